@@ -1,0 +1,238 @@
+/* gem.h - the public C API of libgem: open a model, turn text into tokens, run it, draw tokens.
+ *
+ * Conventions. Whatever can fail returns gem_status (0 is GEM_OK) and takes a gem_error last; NULL if
+ * the caller wants no text. Objects are opaque; `free` and `close` take NULL. A model's weights are
+ * shared and read-only; a session belongs to one thread at a time, and the sessions of one model
+ * share its workspace: run calls on them from one thread, or guard the model with a lock.
+ * Libraries never print, exit or abort on input: text goes to the log callback of the options. */
+#ifndef GEM_GEM_H
+#define GEM_GEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GEM_API_VERSION_MAJOR 0
+#define GEM_API_VERSION_MINOR 1
+
+#if defined(__GNUC__)
+#define GEM_API __attribute__((visibility("default")))
+#define GEM_MUST_USE __attribute__((warn_unused_result))
+#define GEM_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define GEM_API
+#define GEM_MUST_USE
+#define GEM_PRINTF(fmt, args)
+#endif
+
+typedef enum gem_status {
+    GEM_OK = 0,
+    GEM_E_ARG,         /* the caller passed something that can never work */
+    GEM_E_NOMEM,       /* memory could not be had; the text says how many bytes for what */
+    GEM_E_IO,          /* a file could not be opened, read or mapped */
+    GEM_E_FORMAT,      /* a file breaks its format; the text names file, field and what was expected */
+    GEM_E_UNSUPPORTED, /* well formed, but of a kind gem does not run; the text names what is supported */
+    GEM_E_RANGE,       /* a position, id or length outside what the object has */
+    GEM_E_DEVICE,      /* the backend failed; the session may now only be freed */
+    GEM_E_CANCELLED    /* a callback asked to stop */
+} gem_status;
+
+typedef struct gem_error {
+    gem_status status;
+    char text[512]; /* one sentence, UTF-8, NUL-terminated */
+} gem_error;
+
+/* "ok", "argument", ...: a stable word for a status. */
+GEM_API const char *gem_status_name(gem_status st);
+/* "0.1.0": the version of the library that runs, not of the header. */
+GEM_API const char *gem_version(void);
+
+typedef enum gem_log_level { GEM_LOG_ERROR, GEM_LOG_WARN, GEM_LOG_INFO, GEM_LOG_DEBUG } gem_log_level;
+typedef void (*gem_log_fn)(void *user, gem_log_level level, const char *text);
+
+/* ---- model ------------------------------------------------------------------------------------ */
+
+typedef struct gem_model gem_model;
+
+typedef enum gem_kv_type {
+    GEM_KV_F32 = 0,  /* keys and values of every layer in f32 (default) */
+    GEM_KV_F16,      /* every layer in f16 */
+    GEM_KV_F16_FULL  /* only full-attention layers in f16; window-bounded layers stay f32 */
+} gem_kv_type;
+
+/* Zero-initialise, then set what differs: every zero means the default given. */
+typedef struct gem_model_options {
+    const char *backend;   /* "cpu" */
+    const char *isa;       /* "ref", "avx2", "avx512", "neon"; NULL: the best this CPU has */
+    int n_threads;         /* 0: the cores this process may use */
+    int32_t n_ctx;         /* positions a session may hold; 0: min(the model's context, 4096) */
+    int n_sessions;        /* sessions that may be open at once; 0: 4 */
+    int32_t n_batch;       /* rows of one forward pass; 0: 512 */
+    gem_kv_type kv_type;
+    bool exact;            /* f32 activations against exactly dequantised weights (slow, for oracles) */
+    bool no_repack;        /* keep weights as mapped in the file instead of repacking them */
+    bool vocab_only;       /* tokenizer and metadata only: no weights, no sessions */
+    gem_log_fn log;
+    void *log_user;
+    void (*progress)(void *user, double done); /* loading, 0..1; may be NULL */
+    void *progress_user;
+} gem_model_options;
+
+/* Open a GGUF file (v2 or v3, also the first part of a split one).
+ * errors GEM_E_IO, GEM_E_FORMAT, GEM_E_UNSUPPORTED, GEM_E_NOMEM. opt may be NULL. */
+GEM_API GEM_MUST_USE gem_status gem_model_open(gem_model **out, const char *path,
+                                               const gem_model_options *opt, gem_error *err);
+GEM_API void gem_model_close(gem_model *m);
+
+typedef struct gem_model_info {
+    const char *family;      /* "gemma3", "qwen2", ...; borrowed from the model, as all strings here */
+    const char *name;        /* general.name or "" */
+    const char *backend;
+    const char *isa;
+    int32_t n_vocab, n_layers, d_model, n_ctx, n_ctx_train;
+    int32_t bos, eos;        /* -1 when the file has none */
+    int n_threads;
+    uint64_t file_bytes;     /* size of the file(s) */
+    uint64_t weights_bytes;  /* resident weights as laid out in memory */
+    uint64_t kv_bytes;       /* KV memory reserved for all sessions */
+    uint64_t workspace_bytes;
+    uint64_t decode_bytes;   /* weight bytes that one decoded token reads */
+} gem_model_info;
+GEM_API void gem_model_get_info(const gem_model *m, gem_model_info *out);
+/* One JSON object: model, manifest digest, backend, ISA, routes, tile sizes, KV type and exact bytes,
+ * threads, build. Caller frees with free(). NULL when out of memory. */
+GEM_API char *gem_model_config_json(const gem_model *m);
+
+/* ---- text and tokens -------------------------------------------------------------------------- */
+
+typedef enum gem_tokenize_flags {
+    GEM_TOK_BOS = 1,     /* put the model's BOS in front if its file asks for one */
+    GEM_TOK_SPECIAL = 2  /* markers such as <|im_start|> in the text become their control tokens */
+} gem_tokenize_flags;
+
+/* text     bytes, any content (invalid UTF-8 becomes byte tokens); borrowed
+ * tokens   out, malloc'd int32[*n_tokens]; the caller frees it */
+GEM_API GEM_MUST_USE gem_status gem_tokenize(const gem_model *m, const char *text, size_t text_len,
+                                             int flags, int32_t **tokens, size_t *n_tokens,
+                                             gem_error *err);
+/* Bytes of one token; borrowed from the model, *len bytes, may be no valid UTF-8 by itself.
+ * Control tokens give "" unless `special`. */
+GEM_API const char *gem_token_bytes(const gem_model *m, int32_t token, bool special, size_t *len);
+/* True for tokens that end a generation (EOS, end of turn). */
+GEM_API bool gem_token_is_end(const gem_model *m, int32_t token);
+
+typedef struct gem_message {
+    const char *role;    /* "system", "user", "assistant" */
+    const char *content; /* UTF-8, NUL-terminated */
+} gem_message;
+/* Render a conversation in the family's own format, ending with the opener of the assistant's turn.
+ * Text of messages never yields control tokens. The caller frees *tokens. */
+GEM_API GEM_MUST_USE gem_status gem_chat_tokens(const gem_model *m, const gem_message *messages,
+                                                size_t n_messages, int32_t **tokens,
+                                                size_t *n_tokens, gem_error *err);
+
+/* Streaming detokeniser: bytes out are always whole UTF-8 characters. */
+typedef struct gem_detokenizer gem_detokenizer;
+GEM_API GEM_MUST_USE gem_status gem_detokenizer_new(gem_detokenizer **out, const gem_model *m,
+                                                    bool special, gem_error *err);
+GEM_API void gem_detokenizer_free(gem_detokenizer *d);
+/* Text that `token` completes; borrowed until the next call; may be empty. */
+GEM_API const char *gem_detokenizer_push(gem_detokenizer *d, int32_t token, size_t *len);
+/* What is left at the end: an incomplete tail as U+FFFD. */
+GEM_API const char *gem_detokenizer_finish(gem_detokenizer *d, size_t *len);
+
+/* ---- sessions --------------------------------------------------------------------------------- */
+
+typedef struct gem_session gem_session;       /* one sequence: its positions and its KV pages */
+typedef struct gem_checkpoint gem_checkpoint; /* a point a session can return to */
+
+GEM_API GEM_MUST_USE gem_status gem_session_new(gem_session **out, gem_model *m, gem_error *err);
+GEM_API void gem_session_free(gem_session *s);
+/* Positions filled so far: the next token gets this position. */
+GEM_API int32_t gem_session_position(const gem_session *s);
+
+/* Called after each completed batch of a prefill; return false to stop before the next one. */
+typedef bool (*gem_prefill_fn)(void *user, size_t n_done, size_t n_total);
+
+/* Prefill: run prompt tokens and append their keys and values to the session's KV cache.
+ * tokens  int32[n_tokens], ids in [0, n_vocab); borrowed for the call; n_tokens >= 1
+ * logits  out, f32[n_vocab] of the last token; borrowed until the next call on any session
+ * errors  GEM_E_RANGE   the context has fewer than n_tokens positions left; nothing was appended
+ *         GEM_E_CANCELLED  `progress` returned false; batches already done stay appended
+ *         GEM_E_DEVICE  the backend failed; `s` may now only be freed */
+GEM_API GEM_MUST_USE gem_status gem_session_prefill(gem_session *s, const int32_t *tokens,
+                                                    size_t n_tokens, gem_prefill_fn progress,
+                                                    void *user, const float **logits,
+                                                    gem_error *err);
+/* One token: a prefill of length one without a callback. */
+GEM_API GEM_MUST_USE gem_status gem_session_decode(gem_session *s, int32_t token,
+                                                   const float **logits, gem_error *err);
+
+/* Rows of several sessions in one forward pass. Rows of one session stand in order and take its next
+ * positions. logits_out[i] is set to f32[n_vocab] for rows with want_logits, else NULL; borrowed
+ * until the next call. n_rows is at most the model's n_batch. All or nothing on GEM_E_RANGE. */
+typedef struct gem_row {
+    gem_session *session;
+    int32_t token;
+    bool want_logits;
+} gem_row;
+GEM_API GEM_MUST_USE gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows,
+                                              const float **logits_out, gem_error *err);
+
+/* A checkpoint holds the session's pages (shared, copied only when written); rolling back is exact.
+ * Checkpoints outlive further decoding and may be used many times; free them with the call below. */
+GEM_API GEM_MUST_USE gem_status gem_session_checkpoint(const gem_session *s, gem_checkpoint **out,
+                                                       gem_error *err);
+GEM_API GEM_MUST_USE gem_status gem_session_rollback(gem_session *s, const gem_checkpoint *c,
+                                                     gem_error *err);
+GEM_API void gem_checkpoint_free(gem_checkpoint *c);
+/* Cut back to `position` without a checkpoint. GEM_E_RANGE when a window-bounded layer has already
+ * dropped pages that position needs; the session is unchanged then. */
+GEM_API GEM_MUST_USE gem_status gem_session_trim(gem_session *s, int32_t position, gem_error *err);
+/* A new session that continues from the same point, sharing pages. */
+GEM_API GEM_MUST_USE gem_status gem_session_fork(gem_session **out, const gem_session *s,
+                                                 gem_error *err);
+
+/* ---- sampler ---------------------------------------------------------------------------------- */
+
+typedef struct gem_logit_bias {
+    int32_t token;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+} gem_logit_bias;
+
+typedef struct gem_sampler_options {
+    float temperature;        /* 0: greedy, lowest id on ties */
+    int32_t top_k;            /* 0: off */
+    float top_p;              /* (0, 1]; 1: off; 0 is taken as "only the best" */
+    float min_p;              /* [0, 1); 0: off */
+    float repetition_penalty; /* 1: off; applied once per distinct token of the last n tokens */
+    float presence_penalty;   /* 0: off; over tokens accepted since the last reset */
+    float frequency_penalty;  /* 0: off; likewise */
+    int32_t penalty_last_n;   /* tokens the repetition penalty looks back; 0: 64 */
+    uint64_t seed;
+    const gem_logit_bias *logit_bias; /* borrowed for the call to gem_sampler_new */
+    size_t n_logit_bias;
+} gem_sampler_options;
+/* temperature 0, everything off. */
+GEM_API void gem_sampler_defaults(gem_sampler_options *opt);
+
+typedef struct gem_sampler gem_sampler;
+/* GEM_E_ARG for values that are no numbers or outside their range; the text names the field. */
+GEM_API GEM_MUST_USE gem_status gem_sampler_new(gem_sampler **out, int32_t n_vocab,
+                                                const gem_sampler_options *opt, gem_error *err);
+GEM_API void gem_sampler_free(gem_sampler *s);
+/* Draw from f32[n_vocab]; the same seed and logits give the same tokens on every machine.
+ * Does not remember the token: see accept. GEM_E_RANGE when no logit is finite or one is NaN. */
+GEM_API GEM_MUST_USE gem_status gem_sampler_draw(gem_sampler *s, const float *logits,
+                                                 int32_t *token, gem_error *err);
+/* Tell the sampler that `token` was taken (prompt tokens too, if penalties should see them). */
+GEM_API void gem_sampler_accept(gem_sampler *s, int32_t token);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,90 @@
+/* plan.h - a model as a list of ops. model/<family>.c writes the list once at open; a backend runs it
+ * for every batch. Ops read and write activation buffers: f32[n_rows][width], one row a token.
+ *
+ * The vocabulary of ops (shapes per row; W is a weight handle, w a vector of f32):
+ *   EMBED     dst = scale * row(W, token)
+ *   NORM      dst = rms(src, w)
+ *   LINEAR    dst_i = W_i src (+ bias_i), one to three weights that share an input
+ *   QKV       q, k per head: optional rms with weight, rotary positions, q *= q_scale; append k, v
+ *   ATTEND    dst = softmax(q k) v over the layer's keys, causal, optionally windowed
+ *   RESIDUAL  x = (x + [rms(src, post_norm)]) * out_scale; then, if next_norm, dst = rms(x, next_norm)
+ *   GLU       dst = act(gate) * up
+ *   HEAD      logits = softcap(W src) for rows that want logits
+ * Later families add short convolution and the delta-rule scan. */
+#ifndef GEM_PLAN_H
+#define GEM_PLAN_H
+
+#include "gguf/gguf.h"
+
+typedef enum gem_op_kind {
+    GEM_OP_EMBED, GEM_OP_NORM, GEM_OP_LINEAR, GEM_OP_QKV, GEM_OP_ATTEND, GEM_OP_RESIDUAL, GEM_OP_GLU,
+    GEM_OP_HEAD
+} gem_op_kind;
+
+typedef enum gem_act { GEM_ACT_GELU_TANH, GEM_ACT_SILU } gem_act;
+
+typedef int gem_buf; /* index into plan->buf_width; -1: none */
+
+/* What a layer keeps of the past. Layers of one kind share a page pool. */
+typedef struct gem_kv_layer {
+    int n_kv_heads;
+    int head_dim;
+    int32_t window; /* keys visible to a query, itself included; 0: all */
+} gem_kv_layer;
+
+typedef struct gem_rope {
+    float theta;     /* base */
+    int n_dims;      /* dims that rotate: pairs (i, i + n_dims/2) of the first n_dims; 0: no rotation */
+    float scale;     /* positions are multiplied by it (linear scaling); 1 otherwise */
+    const float *freq_factors; /* f32[n_dims/2], angle divided by it; NULL: all 1; borrowed from the file */
+} gem_rope;
+
+typedef struct gem_op {
+    gem_op_kind kind;
+    int layer; /* for profiles and KV */
+    union {
+        struct { const gem_tensor *w; gem_buf dst; float scale; } embed;
+        struct { gem_buf src, dst; const float *w; float eps; } norm;
+        struct { gem_buf src; int n; const gem_tensor *w[3]; const float *bias[3]; gem_buf dst[3]; } linear;
+        struct {
+            gem_buf q, k, v;
+            int n_heads;
+            const float *q_norm, *k_norm; /* f32[head_dim] or NULL */
+            float eps, q_scale;
+            int rope; /* index into plan->rope */
+        } qkv;
+        struct { gem_buf q, dst; int n_heads; } attend;
+        struct {
+            gem_buf x, src, dst;    /* dst -1 when next_norm is NULL */
+            const float *post_norm; /* f32[d] or NULL */
+            const float *next_norm;
+            float eps, out_scale;   /* out_scale 1 when absent */
+        } residual;
+        struct { gem_buf gate, up, dst; gem_act act; } glu; /* dst may be gate */
+        struct { gem_buf src; const gem_tensor *w; float softcap; } head; /* softcap 0: none */
+    };
+} gem_op;
+
+enum { GEM_PLAN_MAX_BUFS = 16, GEM_PLAN_MAX_ROPES = 4 };
+
+typedef struct gem_plan {
+    const char *family; /* static string */
+    gem_op *op;         /* owned */
+    size_t n_ops, cap_ops;
+    int n_bufs;
+    int32_t buf_width[GEM_PLAN_MAX_BUFS]; /* widest use of each buffer */
+    int n_ropes;
+    gem_rope rope[GEM_PLAN_MAX_ROPES];
+    int n_layers;
+    gem_kv_layer *layer; /* owned, [n_layers] */
+    int32_t d_model, n_vocab, n_ctx_train;
+    const int32_t *suppress; /* token ids whose logits become -inf; borrowed from the file */
+    size_t n_suppress;
+} gem_plan;
+
+/* Append a zeroed op of this kind; NULL when out of memory. */
+gem_op *gem_plan_add(gem_plan *p, gem_op_kind kind, int layer);
+gem_buf gem_plan_buf(gem_plan *p, int32_t width);
+void gem_plan_free(gem_plan *p); /* contents, not p itself */
+
+#endif

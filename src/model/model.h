@@ -1,0 +1,24 @@
+/* model.h - model families: manifest (what a file must hold) and forward pass as a plan. One file a
+ * family; registry.c lists them. */
+#ifndef GEM_MODEL_FAMILY_H
+#define GEM_MODEL_FAMILY_H
+
+#include "backend/plan.h"
+
+typedef struct gem_family {
+    const char *arch; /* general.architecture */
+    /* Check every key and tensor of the manifest (and mark them), then write the plan.
+     * n_vocab is the tokenizer's size. GEM_E_FORMAT names file, key or tensor, value and expectation;
+     * GEM_E_UNSUPPORTED names the feature that gem does not run. */
+    gem_status (*plan)(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err);
+} gem_family;
+
+/* By general.architecture; GEM_E_UNSUPPORTED names the file's architecture and the supported ones. */
+gem_status gem_family_find(const gem_family **out, gem_gguf *g, gem_error *err);
+const gem_family *gem_family_at(size_t i); /* NULL behind the last */
+
+/* The whole strict check of a file: container is open already; family, manifest, tokenizer sizes,
+ * nothing unexplained left over. The plan must be freed by the caller on success. */
+gem_status gem_model_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err);
+
+#endif
