@@ -4,16 +4,21 @@
 #define GEM_MODEL_FAMILY_H
 
 #include "backend/plan.h"
+#include "model/manifest.h"
+
+enum { GEM_MAX_LAYERS = 512 };
 
 typedef struct gem_family {
     const char *arch; /* general.architecture */
+    const gem_manifest *manifest;
     /* Check every key and tensor of the manifest (and mark them), then write the plan.
-     * n_vocab is the tokenizer's size. GEM_E_FORMAT names file, key or tensor, value and expectation;
-     * GEM_E_UNSUPPORTED names the feature that gem does not run. */
+     * n_vocab is the tokenizer's size. GEM_E_FORMAT names file, key or tensor, value and
+     * expectation; GEM_E_UNSUPPORTED names the feature that gem does not run. */
     gem_status (*plan)(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err);
 } gem_family;
 
-/* By general.architecture; GEM_E_UNSUPPORTED names the file's architecture and the supported ones. */
+/* By general.architecture; GEM_E_UNSUPPORTED names the file's architecture and the supported ones.
+ */
 gem_status gem_family_find(const gem_family **out, gem_gguf *g, gem_error *err);
 const gem_family *gem_family_at(size_t i); /* NULL behind the last */
 

@@ -1,0 +1,100 @@
+/* registry.c - the model families of this build, and why their relatives are refused. */
+#include "model/families.h"
+
+static const gem_family *const families[] = {&gem_family_gemma3, &gem_family_qwen2};
+
+/* Files people are likely to try. Others are refused with the supported list alone. */
+static const struct {
+    const char *arch, *why;
+} refused[] = {
+    {"gemma", "Gemma 1 has neither query and key norms nor a sliding window"},
+    {"gemma2", "Gemma 2 caps its attention scores"},
+    {"gemma3n", "Gemma 3n has per-layer embeddings and shared KV layers"},
+    {"gemma-embedding", "an embedding model, which generates no text"},
+    {"gemma4", "Gemma 4 has other head sizes, value norms and output scales"},
+    {"gemma4-assistant", "a drafter, which runs only beside its target model"},
+    {"gemma4_mtp", "a drafter, which runs only beside its target model"},
+    {"llama", "Llama-like models rotate neighbouring dims, not halves"},
+    {"qwen", "Qwen 1 has fused attention weights"},
+    {"qwen2moe", "a mixture of experts"},
+    {"qwen2vl", "its positions have several axes"},
+    {"qwen3", "Qwen3 norms queries and keys and has no biases"},
+    {"qwen3moe", "a mixture of experts"},
+    {"qwen3next", "it has recurrent layers and experts"},
+    {"qwen35", "it has recurrent layers"},
+    {"qwen35moe", "it has recurrent layers and experts"},
+    {"clip", "a multimodal projector, not a language model"},
+    {"bert", "an encoder, which generates no text"},
+    {"nomic-bert", "an encoder, which generates no text"},
+    {"whisper", "a speech model"},
+};
+
+const gem_family *gem_family_at(size_t i)
+{
+    return i < ARRAY_LEN(families) ? families[i] : NULL;
+}
+
+static const char *reason(gem_str arch)
+{
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+        if (strlen(refused[i].arch) == arch.len &&
+            memcmp(refused[i].arch, arch.data, arch.len) == 0)
+            return refused[i].why;
+    return NULL;
+}
+
+static void list_supported(char *out, size_t cap)
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        const char *sep = i ? ", " : "";
+        size_t need = strlen(sep) + strlen(families[i]->arch);
+        if (n + need + 1 > cap) return;
+        memcpy(out + n, sep, strlen(sep));
+        memcpy(out + n + strlen(sep), families[i]->arch, strlen(families[i]->arch) + 1);
+        n += need;
+    }
+}
+
+gem_status gem_family_find(const gem_family **out, gem_gguf *g, gem_error *err)
+{
+    gem_str arch = {0}, type = {0};
+    char supported[256];
+    gem_status st = gem_gguf_get_str(g, "general.architecture", true, &arch, err);
+    *out = NULL;
+    if (st != GEM_OK) return st;
+    list_supported(supported, sizeof(supported));
+
+    for (size_t i = 0; i < ARRAY_LEN(families); i++)
+        if (strlen(families[i]->arch) == arch.len &&
+            memcmp(families[i]->arch, arch.data, arch.len) == 0)
+            *out = families[i];
+    if (!*out) {
+        const char *why = reason(arch);
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "%s: architecture %.*s is not supported%s%s%s; supported: %s",
+                        gem_gguf_path(g), (int)GEM_MIN(arch.len, (size_t)64), arch.data,
+                        why ? " (" : "", why ? why : "", why ? ")" : "", supported);
+    }
+    /* adapters, projectors and importance matrices carry the architecture of their model */
+    if ((st = gem_gguf_get_str(g, "general.type", false, &type, err)) != GEM_OK) return st;
+    if (type.len && !(type.len == 5 && memcmp(type.data, "model", 5) == 0)) {
+        *out = NULL;
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "%s: key general.type is %.*s; only model is supported", gem_gguf_path(g),
+                        (int)GEM_MIN(type.len, (size_t)64), type.data);
+    }
+    return GEM_OK;
+}
+
+gem_status gem_model_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+{
+    const gem_family *f;
+    gem_status st = gem_family_find(&f, g, err);
+    memset(out, 0, sizeof(*out));
+    if (st != GEM_OK) return st;
+    if ((st = f->plan(out, g, n_vocab, err)) != GEM_OK) return st;
+    if ((st = gem_manifest_leftovers(f->manifest, g, err)) != GEM_OK) gem_plan_free(out);
+    return st;
+}
