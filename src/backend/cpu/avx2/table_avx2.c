@@ -1,0 +1,7 @@
+/* table_avx2.c - what AVX2 + FMA + F16C improves on the scalar table. */
+#include "backend/cpu/kernels.h"
+
+void gem_cpu_kernels_avx2(gem_cpu_kernels *t)
+{
+    t->isa = "avx2";
+}

@@ -1,0 +1,92 @@
+/* kernels.h - the kernel table of the CPU backend. gem_cpu_kernels_ref fills every slot with its
+ * scalar form (the oracle); each ISA overlays what it improves. All forms of a slot give the same
+ * bits, which tests/ops checks with memcmp. */
+#ifndef GEM_CPU_KERNELS_H
+#define GEM_CPU_KERNELS_H
+
+#include "backend/backend.h"
+#include "backend/cpu/panel.h"
+
+/* y[c][0..15] of one panel against n columns. */
+typedef struct gem_panel_args {
+    const uint8_t *panel;
+    int64_t k;
+    gem_qrows x;     /* quantised types: column c is row c */
+    const float *xf; /* float types: f32[n][ldx] */
+    size_t ldx;
+    int n;
+    float *y;        /* f32[n][ldy] */
+    size_t ldy;
+    uint8_t *scratch; /* gem_panel_scratch(k) bytes, 64-aligned, of this thread */
+} gem_panel_args;
+/* Unpacked bytes (16 k), then two f32[16] scales or minima a block; also f32 panels of 16 k. */
+static inline size_t gem_panel_scratch(int64_t k)
+{
+    return gem_round_up((uint64_t)k * 16 * 4, 64) + gem_round_up((uint64_t)k, 32) / 32 * 128 + 256;
+}
+
+/* Attention of the rows of one KV head over keys of one sequence, within one chunk of GEM_CHUNK
+ * positions. Rows are sorted by position. Result per row: max m, sum s, f32[head_dim] o (not divided).
+ * Page: K panels of 16 keys, [GEM_PAGE/16][head_dim][16], then V [GEM_PAGE][head_dim], per KV head. */
+enum { GEM_CHUNK = 512, GEM_ATTEND_ROWS = 32 };
+typedef struct gem_attend_args {
+    int head_dim;
+    bool f16;              /* type of the page's values */
+    int n;                 /* rows, at most GEM_ATTEND_ROWS */
+    const float *const *q; /* [n] f32[head_dim], already scaled */
+    const int32_t *pos;    /* [n], ascending */
+    int32_t window;        /* 0: none */
+    int32_t chunk;         /* first position of the chunk: a multiple of GEM_CHUNK */
+    const uint8_t *const *page; /* [GEM_CHUNK/GEM_PAGE] this head's part of each page; NULL: not kept */
+    float *m, *s;          /* [n] out; s is 0 when a row sees no key of the chunk */
+    float *o;              /* [n][head_dim] out */
+    float *scratch;        /* gem_attend_scratch(head_dim) floats, 64-byte aligned */
+} gem_attend_args;
+static inline size_t gem_attend_scratch(int head_dim)
+{
+    return (size_t)GEM_ATTEND_ROWS * GEM_PAGE + 2u * GEM_PAGE * (size_t)head_dim + 64;
+}
+
+typedef struct gem_cpu_kernels {
+    const char *isa;
+    void (*linear[GEM_N_PANELS])(const gem_panel_args *a);
+    /* One row of n values (a multiple of 32) into 8-bit form. */
+    void (*quantize)(const float *x, int64_t n, const gem_qrows *row);
+    /* y = (x * 1/sqrt(mean(x^2) + eps)) * w; w NULL: 1. Sums on 16 lanes, see ref. y may be x. */
+    void (*norm)(const float *x, const float *w, int64_t n, float eps, float *y);
+    /* x = (x + t) * scale */
+    void (*add)(float *x, const float *t, int64_t n, float scale);
+    void (*glu)(gem_act act, const float *gate, const float *up, int64_t n, float *dst);
+    /* Rotate pairs (i, i + half) of one head by cos/sin f32[half], then multiply all n by scale. */
+    void (*rope)(float *x, const float *cos, const float *sin, int half, int64_t n, float scale);
+    /* Store one head's key and value at slot `pos % GEM_PAGE` of a page part; not finite becomes 0. */
+    void (*append)(uint8_t *page, int head_dim, bool f16, int32_t slot, const float *k, const float *v);
+    void (*attend)(const gem_attend_args *a);
+    /* Fold (m2, s2, o2) into (m, s, o): the fixed order of chunks is the caller's. */
+    void (*attend_merge)(float *m, float *s, float *o, float m2, float s2, const float *o2, int64_t n);
+    /* dst = o * (1/s); s > 0 */
+    void (*attend_finish)(const float *o, float s, int64_t n, float *dst);
+    void (*softcap)(float *x, int64_t n, float cap);
+} gem_cpu_kernels;
+
+void gem_cpu_kernels_ref(gem_cpu_kernels *t);
+void gem_cpu_kernels_avx2(gem_cpu_kernels *t);
+void gem_cpu_kernels_avx512(gem_cpu_kernels *t);
+void gem_cpu_kernels_neon(gem_cpu_kernels *t);
+
+typedef struct gem_cpu_isa {
+    const char *name;
+    bool usable; /* on this CPU */
+} gem_cpu_isa;
+/* Best first; returns how many (at most max). */
+int gem_cpu_isas(gem_cpu_isa *out, int max);
+/* NULL: the best usable. GEM_E_UNSUPPORTED names what this CPU has. */
+gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *err);
+
+/* Bytes of one KV head in a page. */
+static inline size_t gem_page_part_bytes(int head_dim, bool f16)
+{
+    return (size_t)GEM_PAGE * (size_t)head_dim * 2 * (f16 ? 2 : 4);
+}
+
+#endif
