@@ -1,0 +1,193 @@
+/* generate.c - one answer, streamed; reuse of what the session holds; the figures at the end. */
+#include "cmd/gem/generate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+gem_status generator_init(generator *g, gem_model *m, gem_error *err)
+{
+    gem_model_info info;
+    memset(g, 0, sizeof(*g));
+    gem_model_get_info(m, &info);
+    g->model = m;
+    g->n_ctx = info.n_ctx;
+    g->terminal = isatty(STDOUT_FILENO);
+    g->progress = isatty(STDERR_FILENO);
+    gem_status st = gem_session_new(&g->session, m, err);
+    if (st == GEM_OK) st = gem_detokenizer_new(&g->detok, m, false, err);
+    return st;
+}
+
+void generator_deinit(generator *g)
+{
+    gem_session_free(g->session);
+    gem_detokenizer_free(g->detok);
+    free(g->held);
+    memset(g, 0, sizeof(*g));
+}
+
+static gem_status hold(generator *g, const int32_t *tokens, size_t n, gem_error *err)
+{
+    if (g->n_held + n > g->cap) {
+        size_t cap = GEM_MAX(2 * g->cap, g->n_held + n);
+        int32_t *grown = realloc(g->held, cap * sizeof(*grown));
+        if (!grown) return gem_fail(err, GEM_E_NOMEM, "no memory for %zu tokens", cap);
+        g->held = grown;
+        g->cap = cap;
+    }
+    memcpy(g->held + g->n_held, tokens, n * sizeof(*tokens));
+    g->n_held += n;
+    return GEM_OK;
+}
+
+/* Cut the session back to what it has in common with the prompt; at least one token stays to be run. */
+static gem_status keep_common(generator *g, const int32_t *tokens, size_t n, gem_error *err)
+{
+    size_t same = 0;
+    while (same < g->n_held && same + 1 < n && g->held[same] == tokens[same]) same++;
+    if (same == g->n_held) return GEM_OK;
+    if (gem_session_trim(g->session, (int32_t)same, err) != GEM_OK) {
+        /* a windowed layer no longer has those positions: start over */
+        gem_session_free(g->session);
+        g->session = NULL;
+        same = 0;
+        gem_status st = gem_session_new(&g->session, g->model, err);
+        if (st != GEM_OK) return st;
+    }
+    g->n_held = same;
+    return GEM_OK;
+}
+
+typedef struct prefill_view {
+    bool shown, wanted;
+} prefill_view;
+
+static bool on_prefill(void *user, size_t done, size_t total)
+{
+    prefill_view *v = user;
+    if (v->wanted && done < total) {
+        fprintf(stderr, "\rreading the prompt: %zu of %zu tokens", done, total);
+        fflush(stderr);
+        v->shown = true;
+    }
+    return !cli_interrupted;
+}
+
+/* A model's text must not drive the terminal: ESC and other controls become visible symbols. */
+static void write_text(const generator *g, const char *s, size_t len)
+{
+    size_t from = 0;
+    for (size_t i = 0; g->terminal && i < len; i++) {
+        unsigned char c = (unsigned char)s[i];
+        bool c1 = c == 0xC2 && i + 1 < len && (unsigned char)s[i + 1] < 0xA0;
+        if (!c1 && ((c >= 0x20 && c != 0x7F) || c == '\n' || c == '\t')) continue;
+        fwrite(s + from, 1, i - from, stdout);
+        if (c1)
+            fputs("\xEF\xBF\xBD", stdout), i++;
+        else
+            fprintf(stdout, "\xE2\x90%c", c == 0x7F ? 0xA1 : 0x80 + c); /* U+2400 + c: control pictures */
+        from = i + 1;
+    }
+    fwrite(s + from, 1, len - from, stdout);
+    fflush(stdout);
+}
+
+static void emit(generator *g, gem_bytes *text, const char *s, size_t len)
+{
+    if (!len) return;
+    write_text(g, s, len);
+    if (text) gem_bytes_put(text, s, len);
+}
+
+static gem_status prefill(generator *g, const int32_t *tokens, size_t n, const float **logits, generate_stats *stats,
+                          gem_error *err)
+{
+    prefill_view view = {false, g->progress};
+    gem_status st = keep_common(g, tokens, n, err);
+    if (st != GEM_OK) return st;
+    stats->n_prompt = n;
+    stats->n_cached = g->n_held;
+    uint64_t start = gem_now_ns();
+    st = gem_session_prefill(g->session, tokens + g->n_held, n - g->n_held, on_prefill, &view, logits, err);
+    stats->prefill_ns = gem_now_ns() - start;
+    if (view.shown) fprintf(stderr, "\r\033[K");
+    /* batches done before a cancellation stay in the session */
+    size_t filled = (size_t)gem_session_position(g->session);
+    if (st == GEM_OK || st == GEM_E_CANCELLED) {
+        gem_status held = hold(g, tokens + g->n_held, filled - g->n_held, err);
+        if (held != GEM_OK) return held;
+    }
+    return st;
+}
+
+gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n, int32_t max,
+                    gem_bytes *text, generate_stats *stats, gem_error *err)
+{
+    const float *logits = NULL;
+    gem_sampler *sampler = NULL;
+    gem_model_info info;
+    size_t len;
+    const char *s;
+    memset(stats, 0, sizeof(*stats));
+    gem_model_get_info(g->model, &info);
+    uint64_t start = gem_now_ns();
+    gem_status st = gem_sampler_new(&sampler, info.n_vocab, so, err);
+    if (st == GEM_OK) st = prefill(g, tokens, n, &logits, stats, err);
+    if (st == GEM_E_CANCELLED) {
+        stats->finish = FINISH_INTERRUPTED;
+        st = GEM_OK;
+        goto done;
+    }
+    for (size_t i = 0; st == GEM_OK && i < n; i++) gem_sampler_accept(sampler, tokens[i]);
+    stats->finish = FINISH_LENGTH;
+    while (st == GEM_OK && (max < 0 || stats->n_generated < (size_t)max)) {
+        int32_t token;
+        if ((st = gem_sampler_draw(sampler, logits, &token, err)) != GEM_OK) break;
+        if (!stats->n_generated) stats->first_ns = gem_now_ns() - start;
+        stats->n_generated++;
+        if (gem_token_is_end(g->model, token)) {
+            stats->finish = FINISH_END;
+            break;
+        }
+        gem_sampler_accept(sampler, token);
+        s = gem_detokenizer_push(g->detok, token, &len);
+        emit(g, text, s, len);
+        if (cli_interrupted || ferror(stdout)) {
+            stats->finish = FINISH_INTERRUPTED;
+            break;
+        }
+        if (max >= 0 && stats->n_generated == (size_t)max) break;
+        if (gem_session_position(g->session) >= g->n_ctx) {
+            stats->finish = FINISH_CONTEXT;
+            break;
+        }
+        uint64_t before = gem_now_ns();
+        st = gem_session_decode(g->session, token, &logits, err);
+        stats->decode_ns += gem_now_ns() - before;
+        stats->n_decoded++;
+        if (st == GEM_OK) st = hold(g, &token, 1, err);
+    }
+    s = gem_detokenizer_finish(g->detok, &len);
+    emit(g, text, s, len);
+done:
+    gem_sampler_free(sampler);
+    return st;
+}
+
+static double rate(size_t n, uint64_t ns)
+{
+    return ns ? (double)n * 1e9 / (double)ns : 0.0;
+}
+
+void print_stats(const generate_stats *s, uint64_t load_ns)
+{
+    static const char *const why[] = {"", ", stopped at -n", ", context full", ", interrupted"};
+    fprintf(stderr, "[prompt %zu tokens", s->n_prompt);
+    if (s->n_cached) fprintf(stderr, ", %zu of them kept", s->n_cached);
+    fprintf(stderr, ", %.1f tok/s; answer %zu tokens", rate(s->n_prompt - s->n_cached, s->prefill_ns), s->n_generated);
+    if (s->n_decoded) fprintf(stderr, ", %.1f tok/s", rate(s->n_decoded, s->decode_ns));
+    if (s->n_generated) fprintf(stderr, "; first token after %.3f s", (double)s->first_ns * 1e-9);
+    if (load_ns) fprintf(stderr, ", model opened in %.3f s", (double)load_ns * 1e-9);
+    fprintf(stderr, "%s]\n", why[s->finish]);
+}

@@ -1,0 +1,230 @@
+/* run.c - `gem run`: a prompt continued, a question answered, or a conversation at the terminal. */
+#include "base/base.h"
+#include "cmd/gem/commands.h"
+#include "cmd/gem/generate.h"
+#include "cmd/gem/line.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct {
+    cli_model_flags model;
+    const char *prompt, *file, *system;
+    bool chat, raw, quiet, special;
+    int32_t n;
+    bool n_seen;
+    gem_sampler_options sampler;
+} opt;
+
+static const cli_option options[] = {
+    {"prompt", 'p', CLI_TEXT, "TEXT", &opt.prompt, 0, 0, "the prompt; without it and --file: a conversation", NULL},
+    {"file", 'f', CLI_TEXT, "FILE", &opt.file, 0, 0, "read the prompt from FILE; - is stdin", NULL},
+    {"predict", 'n', CLI_INT, "N", &opt.n, 1, INT32_MAX, "most tokens to generate; default: raw 128, chat until done", &opt.n_seen},
+    {"chat", 0, CLI_FLAG, NULL, &opt.chat, 0, 0, "use the model's chat format; default when its file has a template", NULL},
+    {"raw", 0, CLI_FLAG, NULL, &opt.raw, 0, 0, "continue the prompt as it stands; default for base models", NULL},
+    {"system", 0, CLI_TEXT, "TEXT", &opt.system, 0, 0, "system message of a chat", NULL},
+    {"special", 0, CLI_FLAG, NULL, &opt.special, 0, 0, "markers in a raw prompt become control tokens", NULL},
+    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX, "positions; default: the model's, at most 4096", NULL},
+    {"temperature", 'T', CLI_FLOAT, "X", &opt.sampler.temperature, 0, 100, "0: always the likeliest token (default)", NULL},
+    {"top-k", 0, CLI_INT, "N", &opt.sampler.top_k, 0, INT32_MAX, "draw from the N likeliest; 0: off (default)", NULL},
+    {"top-p", 0, CLI_FLOAT, "X", &opt.sampler.top_p, 0, 1, "draw from the likeliest that sum to X; 1: off (default)", NULL},
+    {"min-p", 0, CLI_FLOAT, "X", &opt.sampler.min_p, 0, 1, "drop tokens below X times the likeliest; 0: off (default)", NULL},
+    {"repetition-penalty", 0, CLI_FLOAT, "X", &opt.sampler.repetition_penalty, 0, 100, "1: off (default)", NULL},
+    {"presence-penalty", 0, CLI_FLOAT, "X", &opt.sampler.presence_penalty, -100, 100, "0: off (default)", NULL},
+    {"frequency-penalty", 0, CLI_FLOAT, "X", &opt.sampler.frequency_penalty, -100, 100, "0: off (default)", NULL},
+    {"penalty-last-n", 0, CLI_INT, "N", &opt.sampler.penalty_last_n, 0, INT32_MAX, "tokens that --repetition-penalty looks back; default 64", NULL},
+    {"seed", 0, CLI_U64, "N", &opt.sampler.seed, 0, 0, "the same seed gives the same text; default 0", NULL},
+    {"quiet", 'q', CLI_FLAG, NULL, &opt.quiet, 0, 0, "no figures at the end", NULL},
+    CLI_MODEL_OPTIONS(&opt.model),
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}
+};
+
+const cli_command gem_run_command = {
+    "gem run", "MODEL", "continue a prompt, answer a question, or talk",
+    "The text goes to stdout, token rates to stderr. Ctrl-C stops an answer, twice ends the program.\n"
+    "In a conversation: /clear forgets it, /exit or Ctrl-D ends it, a line that ends in \\ goes on.\n"
+    "\n"
+    "  gem run qwen2.5-coder-0.5b -p \"Write a haiku about C.\"\n"
+    "  gem run gemma-3-270m -p \"Once upon a time\" -n 40\n"
+    "  gem run qwen2.5-coder-0.5b\n", 1, 1, options
+};
+
+/* Messages of the conversation so far; owns its strings. */
+typedef struct conversation {
+    gem_message *message;
+    size_t n;
+} conversation;
+
+static gem_status say(conversation *c, const char *role, const char *content, gem_error *err)
+{
+    gem_message *grown = realloc(c->message, (c->n + 1) * sizeof(*grown));
+    char *copy = strdup(content);
+    if (grown) c->message = grown;
+    if (!grown || !copy) {
+        free(copy);
+        return gem_fail(err, GEM_E_NOMEM, "no memory for the conversation");
+    }
+    c->message[c->n++] = (gem_message){role, copy};
+    return GEM_OK;
+}
+
+static void forget(conversation *c, size_t keep)
+{
+    while (c->n > keep) free((void *)c->message[--c->n].content);
+    if (!keep) {
+        free(c->message);
+        c->message = NULL;
+    }
+}
+
+/* Tokens of the prompt: the whole conversation in the family's format, or the text as it stands. */
+static gem_status prompt_tokens(generator *g, const conversation *chat, const char *text, size_t len, int32_t **ids,
+                                size_t *n, gem_error *err)
+{
+    if (chat) return gem_chat_tokens(g->model, chat->message, chat->n, ids, n, err);
+    gem_status st = gem_tokenize(g->model, text, len, GEM_TOK_BOS | (opt.special ? GEM_TOK_SPECIAL : 0), ids, n, err);
+    if (st == GEM_OK && *n == 0) {
+        free(*ids);
+        *ids = NULL;
+        st = gem_fail(err, GEM_E_ARG, "the prompt is empty and this model has no beginning-of-text token");
+    }
+    return st;
+}
+
+/* One prompt, one answer. In a chat the message was said already; the answer is said here. */
+static gem_status answer(generator *g, conversation *chat, const char *text, size_t len, uint64_t load_ns,
+                         generate_stats *stats, gem_error *err)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    gem_bytes said = {0};
+    int32_t max = opt.n_seen ? opt.n : chat ? -1 : 128;
+    gem_status st = prompt_tokens(g, chat, text, len, &ids, &n, err);
+    if (st == GEM_OK && !chat) fwrite(text, 1, len, stdout);
+    if (st == GEM_OK) st = generate(g, &opt.sampler, ids, n, max, &said, stats, err);
+    if (st == GEM_OK) {
+        putchar('\n');
+        fflush(stdout);
+        if (!opt.quiet) print_stats(stats, load_ns);
+        if (chat) st = say(chat, "assistant", said.data ? said.data : "", err);
+    }
+    gem_bytes_free(&said);
+    free(ids);
+    return st;
+}
+
+/* A line, or several joined by a backslash at the end. NULL at the end of input. */
+static char *read_message(line_reader *l, bool *interrupted)
+{
+    gem_bytes b = {0};
+    for (;;) {
+        const char *line = line_read(l, interrupted);
+        if (!line && !b.len) {
+            gem_bytes_free(&b);
+            return NULL;
+        }
+        size_t n = line ? strlen(line) : 0;
+        bool more = n && line[n - 1] == '\\' && !*interrupted;
+        if (line) gem_bytes_put(&b, line, more ? n - 1 : n);
+        if (!more) return b.data;
+        gem_bytes_put(&b, "\n", 1);
+    }
+}
+
+static gem_status start_over(conversation *c, gem_error *err)
+{
+    forget(c, 0);
+    return opt.system ? say(c, "system", opt.system, err) : GEM_OK;
+}
+
+static gem_status converse(generator *g, bool chat, uint64_t load_ns, gem_error *err)
+{
+    conversation c = {0};
+    generate_stats stats;
+    line_reader *l = line_open("> ");
+    gem_status st = l ? start_over(&c, err) : gem_fail(err, GEM_E_NOMEM, "no memory for the line editor");
+    fprintf(stderr, chat ? "Type a message. /clear forgets, /exit ends.\n"
+                         : "Base model: type the beginning of a text. /exit ends.\n");
+    while (st == GEM_OK) {
+        bool interrupted;
+        char *text = read_message(l, &interrupted);
+        if (!text || !strcmp(text, "/exit")) {
+            free(text);
+            break;
+        }
+        if (!strcmp(text, "/clear")) {
+            st = start_over(&c, err);
+        } else if (*text && !interrupted) {
+            size_t before = c.n;
+            cli_clear_interrupt();
+            if (chat) st = say(&c, "user", text, err);
+            if (st == GEM_OK) st = answer(g, chat ? &c : NULL, text, strlen(text), load_ns, &stats, err);
+            load_ns = 0;
+            if (st == GEM_E_RANGE) { /* the conversation no longer fits; take back the message */
+                fprintf(stderr, "%s; /clear starts over\n", err->text);
+                forget(&c, before);
+                st = GEM_OK;
+            }
+        }
+        free(text);
+    }
+    line_close(l);
+    forget(&c, 0);
+    return st;
+}
+
+static gem_status one_shot(generator *g, bool chat, const char *text, size_t len, uint64_t load_ns, bool *interrupted,
+                           gem_error *err)
+{
+    conversation c = {0};
+    generate_stats stats = {0};
+    gem_status st = GEM_OK;
+    if (chat && memchr(text, 0, len)) return gem_fail(err, GEM_E_ARG, "a chat message cannot hold a NUL byte");
+    if (chat) st = start_over(&c, err);
+    if (chat && st == GEM_OK) st = say(&c, "user", text, err);
+    if (st == GEM_OK) st = answer(g, chat ? &c : NULL, text, len, load_ns, &stats, err);
+    *interrupted = stats.finish == FINISH_INTERRUPTED;
+    forget(&c, 0);
+    return st;
+}
+
+int gem_run_main(int argc, char **argv)
+{
+    const cli_command *c = &gem_run_command;
+    char path[4096], **args, *text = NULL;
+    size_t len = 0;
+    int n_args;
+    bool interrupted = false, talk;
+    gem_model *m = NULL;
+    gem_model_options mo;
+    generator g = {0};
+    gem_error err;
+    gem_sampler_defaults(&opt.sampler);
+    int code = cli_parse(c, argc, argv, &args, &n_args);
+    if (code >= 0) return code;
+    if (opt.prompt && opt.file) return cli_usage(c, "--prompt and --file exclude each other");
+    if (opt.chat && opt.raw) return cli_usage(c, "--chat and --raw exclude each other");
+    talk = !opt.prompt && !opt.file && isatty(STDIN_FILENO);
+
+    cli_catch_interrupt();
+    gem_status st = cli_model_path(args[0], path, sizeof(path), &err);
+    if (st == GEM_OK && !talk && !opt.prompt) st = cli_read(opt.file ? opt.file : "-", &text, &len, &err);
+    if (st != GEM_OK) goto done;
+    uint64_t start = gem_now_ns();
+    cli_model_options(&mo, &opt.model);
+    st = gem_model_open(&m, path, &mo, &err);
+    if (st == GEM_OK) st = generator_init(&g, m, &err);
+    if (st != GEM_OK) goto done;
+    uint64_t load_ns = gem_now_ns() - start;
+    bool chat = opt.chat || (!opt.raw && cli_has_chat_template(path));
+    if (opt.prompt) len = strlen(opt.prompt);
+    st = talk ? converse(&g, chat, load_ns, &err)
+              : one_shot(&g, chat, opt.prompt ? opt.prompt : text, len, load_ns, &interrupted, &err);
+    if (st == GEM_OK) code = interrupted ? CLI_INTERRUPTED : cli_flush(c);
+done:
+    if (st != GEM_OK) code = cli_fail(c, &err);
+    generator_deinit(&g);
+    gem_model_close(m);
+    free(text);
+    return code;
+}
