@@ -5,8 +5,7 @@
 
 #include "backend/plan.h"
 
-#include <jansson.h>
-
+struct json_t; /* jansson's */
 typedef struct gem_backend gem_backend;
 
 enum { GEM_PAGE = 64 }; /* positions a KV page holds; pages start at multiples of it */
@@ -67,13 +66,13 @@ typedef struct gem_backend_ops {
     void (*copy_page)(gem_backend *be, int pool, int32_t dst, int32_t src);
     void (*stats)(const gem_backend *be, gem_backend_stats *out);
     /* Routes, tile sizes, memory: for print-config. New reference. */
-    json_t *(*config)(const gem_backend *be);
+    struct json_t *(*config)(const gem_backend *be);
 } gem_backend_ops;
 
 const gem_backend_ops *gem_backend_find(const char *name); /* NULL name: the default */
 /* Names, for messages: "cpu, cuda". */
 const char *gem_backend_names(void);
-/* Bytes of one page of a pool in host-side layout: K panels and V rows (docs/architecture.md). */
+/* Bytes of one page of a pool in host-side layout: K panels and V columns (cpu/kernels.h; docs/architecture.md). */
 size_t gem_kv_page_bytes(const gem_kv_pool *p);
 
 #endif

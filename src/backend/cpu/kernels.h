@@ -27,7 +27,8 @@ static inline size_t gem_panel_scratch(int64_t k)
 
 /* Attention of the rows of one KV head over keys of one sequence, within one chunk of GEM_CHUNK
  * positions. Rows are sorted by position. Result per row: max m, sum s, f32[head_dim] o (not divided).
- * Page: K panels of 16 keys, [GEM_PAGE/16][head_dim][16], then V [GEM_PAGE][head_dim], per KV head. */
+ * Page, per KV head: K panels of 16 keys, [GEM_PAGE/16][head_dim][16], then V columns of 16 dims,
+ * [head_dim/16][GEM_PAGE][16]. head_dim is a multiple of 16; every value in a page is finite. */
 enum { GEM_CHUNK = 512, GEM_ATTEND_ROWS = 32 };
 typedef struct gem_attend_args {
     int head_dim;
@@ -82,6 +83,12 @@ typedef struct gem_cpu_isa {
 int gem_cpu_isas(gem_cpu_isa *out, int max);
 /* NULL: the best usable. GEM_E_UNSUPPORTED names what this CPU has. */
 gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *err);
+
+/* Index of dim d of the value at a slot: behind the keys. */
+static inline size_t gem_page_v_at(int head_dim, int32_t slot, int d)
+{
+    return (size_t)GEM_PAGE * (size_t)(head_dim + d / 16 * 16) + (size_t)slot * 16 + (size_t)(d % 16);
+}
 
 /* Bytes of one KV head in a page. */
 static inline size_t gem_page_part_bytes(int head_dim, bool f16)

@@ -85,14 +85,14 @@ static uint16_t to_half(float f)
 static void append_ref(uint8_t *page, int head_dim, bool f16, int32_t slot, const float *k, const float *v)
 {
     size_t kat = (size_t)(slot / 16) * (size_t)head_dim * 16 + (size_t)(slot % 16);
-    size_t vat = (size_t)GEM_PAGE * (size_t)head_dim + (size_t)slot * (size_t)head_dim;
     for (int i = 0; i < head_dim; i++) {
+        size_t vat = gem_page_v_at(head_dim, slot, i);
         if (f16) {
             ((uint16_t *)page)[kat + (size_t)i * 16] = to_half(k[i]);
-            ((uint16_t *)page)[vat + (size_t)i] = to_half(v[i]);
+            ((uint16_t *)page)[vat] = to_half(v[i]);
         } else {
             ((float *)page)[kat + (size_t)i * 16] = finite_or_zero(k[i]);
-            ((float *)page)[vat + (size_t)i] = finite_or_zero(v[i]);
+            ((float *)page)[vat] = finite_or_zero(v[i]);
         }
     }
 }
@@ -123,9 +123,9 @@ static void attend_row(const gem_attend_args *a, int r)
                 acc = fmaf(a->q[r][d], page_value(a->page[t], a->f16, at), acc);
             }
             score[j] = acc;
-            if (seen[j]) top = top > acc ? top : acc;
+            if (seen[j] && acc > top) top = acc; /* never NaN: NaN shows in the sums */
         }
-        top = m > top ? m : top;
+        top = (top > m ? top : m) + 0.0f; /* -0 to 0: the order of equal scores does not matter */
         float alpha = gem_exp_ref(m - top);
         for (int j = 0; j < GEM_PAGE; j++) {
             p[j] = seen[j] ? gem_exp_ref(score[j] - top) : 0.0f;
@@ -135,8 +135,8 @@ static void attend_row(const gem_attend_args *a, int r)
         for (size_t d = 0; d < hd; d++) {
             float acc = o[d] * alpha;
             for (int j = 0; j < GEM_PAGE; j++)
-                acc = fmaf(p[j], page_value(a->page[t], a->f16, (GEM_PAGE + (size_t)j) * hd + d), acc);
-            o[d] = acc;
+                acc = fmaf(p[j], page_value(a->page[t], a->f16, gem_page_v_at(a->head_dim, j, (int)d)), acc);
+            o[d] = acc + 0.0f; /* -0 to 0: so leaving out unseen keys (p = 0) changes no bit */
         }
         m = top;
     }
