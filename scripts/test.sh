@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# test.sh: everything that can be checked on this machine. Installs what testing needs, builds the release,
+# fetches the two small models once, runs all tests; then the tests without real weights again under ASan
+# and UBSan. Ends with one line: N passed, N failed. Exit 0 when none failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/lib.sh disable=SC1091
+. scripts/lib.sh
+
+started=$SECONDS
+passed=0
+failed=0
+step() { say "== $* ($((SECONDS - started)) s)"; }
+
+# build PRESET OPTION...: configure and build; a failure counts as one failed test.
+build() {
+    local preset=$1 log
+    shift
+    log=build/test-$preset.log
+    step "building $preset"
+    if run_logged "$log" cmake --preset "$preset" "$@" && run_logged "$log" cmake --build --preset "$preset"; then
+        return 0
+    fi
+    failed=$((failed + 1))
+    say "the $preset build failed; see $log"
+    return 1
+}
+
+# attribute FILE NAME: a number of the first <testsuite> of a JUnit report.
+attribute() { grep -o " $2=\"[0-9]*\"" "$1" | head -n 1 | tr -dc 0-9; }
+
+# tests FOLDER OPTION...: ctest, adding to the counts. Tests that skip themselves are neither.
+tests() {
+    local dir=$1 report all bad skipped
+    shift
+    report=$PWD/$dir/test-report.xml
+    rm -f "$report"
+    ctest --test-dir "$dir" --output-on-failure --timeout 600 --output-junit "$report" "$@" || :
+    if [ ! -s "$report" ]; then
+        failed=$((failed + 1))
+        return
+    fi
+    all=$(attribute "$report" tests) bad=$(attribute "$report" failures) skipped=$(attribute "$report" skipped)
+    passed=$((passed + all - bad - skipped))
+    failed=$((failed + bad))
+}
+
+need_for build fetch test
+mkdir -p build
+release=0
+build release -DGEM_TESTS=ON || release=$?
+step "fetching models"
+for model in gemma-3-270m qwen2.5-coder-0.5b; do
+    scripts/fetch-model.sh "$model" >/dev/null || say "no $model: the tests that need it skip themselves"
+done
+if [ "$release" -eq 0 ]; then
+    step "testing release"
+    tests build
+fi
+if build dev; then
+    step "testing under ASan and UBSan, without real weights"
+    tests build/dev -LE model
+fi
+say "== done after $((SECONDS - started)) s"
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
