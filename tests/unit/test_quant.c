@@ -167,8 +167,7 @@ static void test_halves_round_to_nearest_even(void **state)
     assert_int_equal(gem_f32_to_f16(0x1p-25f), 0x0000);
     assert_int_equal(gem_f32_to_f16(0x3p-25f), 0x0002);
     assert_int_equal(gem_f32_to_f16(-0x1.8p-25f), 0x8001);
-    assert_int_equal(gem_f32_to_f16(0x1.ffcp-15f),
-                     0x0400 - 1 + 0);                       /* largest subnormal: 1023 * 2^-24 */
+    assert_int_equal(gem_f32_to_f16(0x1.ff8p-15f), 0x03FF); /* largest subnormal: 1023 * 2^-24 */
     assert_int_equal(gem_f32_to_f16(0x1.ffcp-15f), 0x0400); /* half way up to the least normal */
     assert_int_equal(gem_f32_to_f16(1e-45f), 0x0000);
     assert_int_equal(gem_f32_to_bf16(1.0f + 0x1p-8f), 0x3F80);
