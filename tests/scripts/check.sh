@@ -4,7 +4,7 @@ failures=0
 checks=0
 
 # The test makes its temporary folder, $tmp, before it sources this; it is removed at the end.
-
+# shellcheck disable=SC2154
 trap 'rm -rf "$tmp"' EXIT
 
 ok() { checks=$((checks + 1)); }
