@@ -422,7 +422,9 @@ cut:
 static int by_data(const void *a, const void *b)
 {
     const gem_tensor *x = *(const gem_tensor *const *)a, *y = *(const gem_tensor *const *)b;
-    return x->data < y->data ? -1 : x->data > y->data;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    return x < y ? -1
+                 : x > y; /* equal starts in file order, so that the sentence is always the same */
 }
 
 static gem_status check_overlap(const gem_gguf *g, const gem_gguf_part *p, gem_error *err)
