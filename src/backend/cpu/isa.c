@@ -23,7 +23,8 @@ static bool always(void)
 #if defined(__x86_64__)
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    /* every CPU with AVX2 has F16C */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
 static bool has_avx512(void)

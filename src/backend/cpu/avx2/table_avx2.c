@@ -4,4 +4,5 @@
 void gem_cpu_kernels_avx2(gem_cpu_kernels *t)
 {
     t->isa = "avx2";
+    gem_linear_kernels_avx2(t);
 }

@@ -185,7 +185,6 @@ static void linear_bf16_ref(const gem_panel_args *a)
     floats(a, GEM_PANEL_BF16);
 }
 
-void gem_linear_kernels_ref(gem_cpu_kernels *t);
 void gem_linear_kernels_ref(gem_cpu_kernels *t)
 {
     t->linear[GEM_PANEL_Q4_0] = linear_q4_0_ref;

@@ -169,7 +169,6 @@ static void softcap_ref(float *x, int64_t n, float cap)
     for (int64_t i = 0; i < n; i++) x[i] = cap * gem_tanh_ref(x[i] / cap);
 }
 
-void gem_linear_kernels_ref(gem_cpu_kernels *t);
 void gem_cpu_kernels_ref(gem_cpu_kernels *t)
 {
     memset(t, 0, sizeof(*t));
