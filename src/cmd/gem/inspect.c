@@ -198,7 +198,7 @@ static void print_array(const json_t *first, json_int_t n)
 {
     printf("[%lld] ", (long long)n);
     for (size_t i = 0; i < json_array_size(first); i++) {
-        char *s = json_dumps(json_array_get(first, i), JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        char *s = json_dumps(json_array_get(first, i), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
         printf("%s%s", i ? ", " : "", s ? s : "?");
         free(s);
     }
@@ -223,7 +223,7 @@ static void print_human(json_t *doc)
                 print_array(first, json_integer_value(json_object_get(row, "n")));
                 continue;
             }
-            char *s = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+            char *s = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
             printf("%s\n", s ? s : "?");
             free(s);
         }
