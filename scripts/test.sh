@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh: everything that can be checked on this machine. Installs what testing needs, builds the release,
 # fetches the two small models once, runs all tests; then the tests without real weights again under ASan
-# and UBSan. Ends with one line: N passed, N failed. Exit 0 when none failed.
+# and UBSan, and as a 64-bit ARM build under qemu. Ends with one line: N passed, N failed. Exit 0 when none failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh disable=SC1091
@@ -60,6 +60,15 @@ fi
 if build dev; then
     step "testing under ASan and UBSan, without real weights"
     tests build/dev -LE model
+fi
+step "building for 64-bit ARM"
+neon=0
+scripts/neon-qemu.sh --build-only || neon=$?
+if [ "$neon" -eq 0 ]; then
+    step "testing NEON under qemu"
+    tests build/neon -LE 'model|native'
+elif [ "$neon" -ne 3 ]; then
+    failed=$((failed + 1))
 fi
 say "== done after $((SECONDS - started)) s"
 printf '%d passed, %d failed\n' "$passed" "$failed"
