@@ -34,17 +34,20 @@ gem_status bench_run(bench_plan *p, gem_error *err)
     size_t reps = (size_t)p->repetitions, warm = (size_t)p->warmups;
     p->order = calloc(p->n_arms * reps + 1, sizeof(*p->order));
     p->n_order = 0;
-    if (!p->order) return gem_fail(err, GEM_E_NOMEM, "no memory for the order of %zu runs", p->n_arms * reps);
+    if (!p->order)
+        return gem_fail(err, GEM_E_NOMEM, "no memory for the order of %zu runs", p->n_arms * reps);
     for (size_t i = 0; i < p->n_arms; i++) {
         bench_arm *a = &p->arm[i];
         a->n = a->n_warm = 0;
         a->ns = calloc(reps + 1, sizeof(*a->ns));
         a->warm_ns = calloc(warm + 1, sizeof(*a->warm_ns));
-        if (!a->ns || !a->warm_ns) return gem_fail(err, GEM_E_NOMEM, "no memory for %zu samples", reps);
+        if (!a->ns || !a->warm_ns)
+            return gem_fail(err, GEM_E_NOMEM, "no memory for %zu samples", reps);
     }
     gem_status st = GEM_OK;
     for (int r = 0; r < p->warmups; r++)
-        for (size_t i = 0; st == GEM_OK && i < p->n_arms; i++) st = run_one(p, &p->arm[i], -1, err);
+        for (size_t i = 0; st == GEM_OK && i < p->n_arms; i++)
+            st = run_one(p, &p->arm[i], -1, err);
     for (int r = 0; r < p->repetitions; r++)
         for (size_t i = 0; st == GEM_OK && i < p->n_arms; i++) {
             bench_arm *a = &p->arm[bench_arm_at(p->n_arms, r, i)];
@@ -68,7 +71,8 @@ void bench_plan_deinit(bench_plan *p)
 static json_t *integers(const uint64_t *x, size_t n)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer((json_int_t)x[i]));
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_integer((json_int_t)x[i]));
     return list;
 }
 
@@ -84,7 +88,8 @@ static json_t *figures(const bench_arm *a, bool rates, json_t *samples)
         if (samples) json_array_append_new(samples, json_real(x[i]));
     }
     json_t *j = a->n && bench_stats_of(&s, x, a->n) ? bench_stats_json(&s) : json_object();
-    if (rates && total > 0) json_object_set_new(j, "overall", json_real(a->work * (double)a->n * 1e9 / total));
+    if (rates && total > 0)
+        json_object_set_new(j, "overall", json_real(a->work * (double)a->n * 1e9 / total));
     free(x);
     return j;
 }
@@ -93,7 +98,7 @@ json_t *bench_arm_json(const bench_arm *a)
 {
     json_t *rates = json_array();
     json_t *rate_stats = figures(a, true, rates);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "name", a->name, "samples_ns", integers(a->ns, a->n), "warmup_ns",
-                     integers(a->warm_ns, a->n_warm), "time_ns", figures(a, false, NULL), "samples_per_s", rates, "rate_per_s",
-                     rate_stats);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "name", a->name, "samples_ns",
+                     integers(a->ns, a->n), "warmup_ns", integers(a->warm_ns, a->n_warm), "time_ns",
+                     figures(a, false, NULL), "samples_per_s", rates, "rate_per_s", rate_stats);
 }

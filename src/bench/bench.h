@@ -1,5 +1,6 @@
-/* bench.h - the timing core of every gem-*-bench: arms that are run in an order in which drift cancels,
- * warmed up first, timed apart, every sample kept. It prints nothing and judges nothing. */
+/* bench.h - the timing core of every gem-*-bench: arms that are run in an order in which drift
+ * cancels, warmed up first, timed apart, every sample kept. It prints nothing and judges nothing.
+ */
 #ifndef GEM_BENCH_H
 #define GEM_BENCH_H
 
@@ -15,8 +16,8 @@ typedef struct bench_arm {
     /* Untimed, behind each timed run; round < 0 is warm-up. May be NULL. */
     gem_status (*finish)(void *user, int round, gem_error *err);
     void *user;
-    double work;      /* units of one run (tokens, bytes): rates are work over time */
-    uint64_t *ns;     /* owned by the bench: samples in order of time */
+    double work;  /* units of one run (tokens, bytes): rates are work over time */
+    uint64_t *ns; /* owned by the bench: samples in order of time */
     size_t n;
     uint64_t *warm_ns;
     size_t n_warm;
@@ -33,11 +34,12 @@ typedef struct bench_plan {
     size_t n_order;
 } bench_plan;
 
-/* The arm that runs `slot`-th in `round`. Two arms: ABBABAAB... (Thue-Morse), which cancels linear and
- * quadratic drift over four rounds. More: forward and backward by the same rule. */
+/* The arm that runs `slot`-th in `round`. Two arms: ABBABAAB... (Thue-Morse), which cancels linear
+ * and quadratic drift over four rounds. More: forward and backward by the same rule. */
 size_t bench_arm_at(size_t n_arms, int round, size_t slot);
 
-/* Warm up every arm, then run `repetitions` rounds of all arms. errors: an arm's own; GEM_E_CANCELLED. */
+/* Warm up every arm, then run `repetitions` rounds of all arms. errors: an arm's own;
+ * GEM_E_CANCELLED. */
 gem_status bench_run(bench_plan *p, gem_error *err);
 void bench_plan_deinit(bench_plan *p); /* frees samples and the order, not the arms */
 
@@ -57,7 +59,8 @@ gem_status bench_roof_open(bench_roof **out, int n_threads, size_t bytes, gem_er
 void bench_roof_close(bench_roof *r);
 /* Bytes one pass reads. */
 size_t bench_roof_bytes(const bench_roof *r);
-/* One pass over everything by all threads; the time from the common start to the last thread's end. */
+/* One pass over everything by all threads; the time from the common start to the last thread's end.
+ */
 uint64_t bench_roof_pass(bench_roof *r);
 
 #endif

@@ -56,10 +56,13 @@ json_t *bench_host_json(void)
     keyed_line("/proc/meminfo", "MemTotal", memory, sizeof(memory));
     if (uname(&u) != 0) memset(&u, 0, sizeof(u));
     if (getloadavg(load, 3) != 3) load[0] = load[1] = load[2] = -1;
-    return json_pack("{s:o, s:i, s:i, s:o, s:[f,f,f], s:s, s:s, s:s, s:o, s:o, s:{s:s, s:s, s:s, s:s, s:s, s:s}}", "cpu",
-                     text_or_null(cpu), "cpus_online", (int)sysconf(_SC_NPROCESSORS_ONLN), "cpus_usable", gem_cpu_count(),
-                     "governor", text_or_null(governor), "load_average", load[0], load[1], load[2], "system", u.sysname,
-                     "kernel", u.release, "machine", u.machine, "memory_total", text_or_null(memory), "huge_pages",
-                     text_or_null(huge), "build", "version", GEM_VERSION, "commit", GEM_BUILD_COMMIT, "compiler",
-                     GEM_BUILD_COMPILER, "type", GEM_BUILD_TYPE, "sanitizers", GEM_BUILD_SANITIZE, "target", GEM_BUILD_SYSTEM);
+    return json_pack("{s:o, s:i, s:i, s:o, s:[f,f,f], s:s, s:s, s:s, s:o, s:o, s:{s:s, s:s, s:s, "
+                     "s:s, s:s, s:s}}",
+                     "cpu", text_or_null(cpu), "cpus_online", (int)sysconf(_SC_NPROCESSORS_ONLN),
+                     "cpus_usable", gem_cpu_count(), "governor", text_or_null(governor),
+                     "load_average", load[0], load[1], load[2], "system", u.sysname, "kernel",
+                     u.release, "machine", u.machine, "memory_total", text_or_null(memory),
+                     "huge_pages", text_or_null(huge), "build", "version", GEM_VERSION, "commit",
+                     GEM_BUILD_COMMIT, "compiler", GEM_BUILD_COMPILER, "type", GEM_BUILD_TYPE,
+                     "sanitizers", GEM_BUILD_SANITIZE, "target", GEM_BUILD_SYSTEM);
 }

@@ -1,5 +1,6 @@
-/* roof.c - the measured memory read roof: all threads stream through an arena that no cache holds. Decode
- * of a model can at best run as fast as its weights arrive, so its share of this figure is what counts. */
+/* roof.c - the measured memory read roof: all threads stream through an arena that no cache holds.
+ * Decode of a model can at best run as fast as its weights arrive, so its share of this figure is
+ * what counts. */
 #include "bench/bench.h"
 
 #include <pthread.h>
@@ -49,7 +50,8 @@ static void *read_loop(void *user)
     reader *r = user;
     bench_roof *roof = r->roof;
     pthread_mutex_lock(&roof->lock);
-    while (roof->gate == CLOSED) pthread_cond_wait(&roof->opened, &roof->lock);
+    while (roof->gate == CLOSED)
+        pthread_cond_wait(&roof->opened, &roof->lock);
     bool cancelled = roof->gate == CANCELLED;
     pthread_mutex_unlock(&roof->lock);
     if (cancelled) return NULL;
@@ -76,7 +78,8 @@ static void open_gate(bench_roof *r, bool all)
 /* Release everything; `started` threads exist beside the caller and are about to end. */
 static void dispose(bench_roof *r, int started)
 {
-    for (int i = 1; i <= started; i++) pthread_join(r->reader[i].thread, NULL);
+    for (int i = 1; i <= started; i++)
+        pthread_join(r->reader[i].thread, NULL);
     pthread_barrier_destroy(&r->start);
     pthread_barrier_destroy(&r->end);
     pthread_mutex_destroy(&r->lock);
@@ -100,7 +103,8 @@ gem_status bench_roof_open(bench_roof **out, int n_threads, size_t bytes, gem_er
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->opened, NULL);
     r->reader = calloc((size_t)n_threads, sizeof(*r->reader));
-    void *p = mmap(NULL, r->bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, r->bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     r->arena = p == MAP_FAILED ? NULL : p;
     if (!r->reader || !r->arena) {
         dispose(r, 0);
@@ -108,15 +112,17 @@ gem_status bench_roof_open(bench_roof **out, int n_threads, size_t bytes, gem_er
     }
     uint8_t *base = (uint8_t *)gem_round_up((uintptr_t)p, HUGE_PAGE);
     madvise(base, r->bytes, MADV_HUGEPAGE);
-    for (int i = 0; i < n_threads; i++) r->reader[i] = (reader){.roof = r, .part = base + (size_t)i * r->part_bytes};
-    while (started + 1 < n_threads &&
-           pthread_create(&r->reader[started + 1].thread, NULL, read_loop, &r->reader[started + 1]) == 0)
+    for (int i = 0; i < n_threads; i++)
+        r->reader[i] = (reader){.roof = r, .part = base + (size_t)i * r->part_bytes};
+    while (started + 1 < n_threads && pthread_create(&r->reader[started + 1].thread, NULL,
+                                                     read_loop, &r->reader[started + 1]) == 0)
         started++;
     bool all = started + 1 == n_threads;
     open_gate(r, all);
     if (!all) {
         dispose(r, started);
-        return gem_fail(err, GEM_E_NOMEM, "could not start %d threads for the read roof", n_threads);
+        return gem_fail(err, GEM_E_NOMEM, "could not start %d threads for the read roof",
+                        n_threads);
     }
     memset((void *)r->reader[0].part, 1, r->part_bytes);
     pthread_barrier_wait(&r->end);
@@ -144,6 +150,7 @@ uint64_t bench_roof_pass(bench_roof *r)
     r->reader[0].sum += read_part(r->reader[0].part, r->part_bytes);
     r->reader[0].end_ns = gem_now_ns();
     pthread_barrier_wait(&r->end);
-    for (int i = 0; i < r->n_threads; i++) last = GEM_MAX(last, r->reader[i].end_ns);
+    for (int i = 0; i < r->n_threads; i++)
+        last = GEM_MAX(last, r->reader[i].end_ns);
     return last - start;
 }

@@ -22,10 +22,12 @@ bool bench_stats_of(bench_stats *out, const double *x, size_t n)
     out->n = n;
     out->min = sorted[0];
     out->max = sorted[n - 1];
-    out->median = n % 2 ? sorted[n / 2] : sorted[n / 2 - 1] + (sorted[n / 2] - sorted[n / 2 - 1]) / 2;
+    out->median =
+        n % 2 ? sorted[n / 2] : sorted[n / 2 - 1] + (sorted[n / 2] - sorted[n / 2 - 1]) / 2;
     free(sorted);
 
-    for (size_t i = 0; i < n; i++) sum += x[i];
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
     out->mean = sum / (double)n;
     for (size_t i = 0; i < n; i++) {
         double d = x[i] - out->mean;
@@ -42,8 +44,8 @@ bool bench_stats_of(bench_stats *out, const double *x, size_t n)
 
 json_t *bench_stats_json(const bench_stats *s)
 {
-    json_t *j = json_pack("{s:I, s:f, s:f, s:f, s:f}", "n", (json_int_t)s->n, "mean", s->mean, "median", s->median, "min",
-                          s->min, "max", s->max);
+    json_t *j = json_pack("{s:I, s:f, s:f, s:f, s:f}", "n", (json_int_t)s->n, "mean", s->mean,
+                          "median", s->median, "min", s->min, "max", s->max);
     if (j && s->has_spread) {
         json_object_set_new(j, "sd", json_real(s->sd));
         json_object_set_new(j, "cv", json_real(s->cv));

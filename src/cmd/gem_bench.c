@@ -1,5 +1,5 @@
-/* gem_bench.c - `gem-bench`: prompt processing (pp), generation (tg) and time to first token of a model,
- * beside the machine's memory read roof. One JSON document on stdout with every sample. */
+/* gem_bench.c - `gem-bench`: prompt processing (pp), generation (tg) and time to first token of a
+ * model, beside the machine's memory read roof. One JSON document on stdout with every sample. */
 #include "base/base.h"
 #include "bench/bench.h"
 #include "bench/stats.h"
@@ -13,32 +13,49 @@ static struct {
     int32_t prompt_tokens, generation_tokens, repetitions, warmups, depth, roof_mib;
     int span;
     bool span_seen, sha256, attention_ab, no_roof;
-} opt = {.prompt_tokens = 512, .generation_tokens = 64, .repetitions = 5, .warmups = 1, .roof_mib = 512};
+} opt = {
+    .prompt_tokens = 512, .generation_tokens = 64, .repetitions = 5, .warmups = 1, .roof_mib = 512};
 
 static const cli_option options[] = {
     {"model", 'm', CLI_TEXT, "MODEL", &opt.path, 0, 0, "path or fetched name", NULL},
-    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX, "positions of the session; default: as many as are needed", NULL},
-    {"prompt-tokens", 'p', CLI_INT, "N", &opt.prompt_tokens, 0, INT32_MAX, "tokens of the pp test; 0: none; default 512", NULL},
-    {"generation-tokens", 'n', CLI_INT, "N", &opt.generation_tokens, 0, INT32_MAX, "tokens of the tg test; 0: none; default 64", NULL},
-    {"depth", 'd', CLI_INT, "N", &opt.depth, 0, INT32_MAX, "tokens that stand in the session before each test; default 0", NULL},
-    {"repetitions", 'r', CLI_INT, "N", &opt.repetitions, 1, 100000, "timed runs of each test; default 5", NULL},
-    {"warmups", 'w', CLI_INT, "N", &opt.warmups, 0, 1000, "untimed runs before them; default 1", NULL},
-    {"command-span", 0, CLI_CHOICE, "layer|token", &opt.span, 0, 0, "what one submission to the device covers", &opt.span_seen},
-    {"attention-ab", 0, CLI_FLAG, NULL, &opt.attention_ab, 0, 0, "two arms in one process, interleaved: four rows", NULL},
-    {"sha256", 0, CLI_FLAG, NULL, &opt.sha256, 0, 0, "record the model's digest (reads all of it); else $GEM_MODEL_SHA256", NULL},
-    {"roof-mib", 0, CLI_INT, "N", &opt.roof_mib, 256, 65536, "memory that the read roof streams through; default 512", NULL},
+    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
+     "positions of the session; default: as many as are needed", NULL},
+    {"prompt-tokens", 'p', CLI_INT, "N", &opt.prompt_tokens, 0, INT32_MAX,
+     "tokens of the pp test; 0: none; default 512", NULL},
+    {"generation-tokens", 'n', CLI_INT, "N", &opt.generation_tokens, 0, INT32_MAX,
+     "tokens of the tg test; 0: none; default 64", NULL},
+    {"depth", 'd', CLI_INT, "N", &opt.depth, 0, INT32_MAX,
+     "tokens that stand in the session before each test; default 0", NULL},
+    {"repetitions", 'r', CLI_INT, "N", &opt.repetitions, 1, 100000,
+     "timed runs of each test; default 5", NULL},
+    {"warmups", 'w', CLI_INT, "N", &opt.warmups, 0, 1000, "untimed runs before them; default 1",
+     NULL},
+    {"command-span", 0, CLI_CHOICE, "layer|token", &opt.span, 0, 0,
+     "what one submission to the device covers", &opt.span_seen},
+    {"attention-ab", 0, CLI_FLAG, NULL, &opt.attention_ab, 0, 0,
+     "two arms in one process, interleaved: four rows", NULL},
+    {"sha256", 0, CLI_FLAG, NULL, &opt.sha256, 0, 0,
+     "record the model's digest (reads all of it); else $GEM_MODEL_SHA256", NULL},
+    {"roof-mib", 0, CLI_INT, "N", &opt.roof_mib, 256, 65536,
+     "memory that the read roof streams through; default 512", NULL},
     {"no-roof", 0, CLI_FLAG, NULL, &opt.no_roof, 0, 0, "do not measure the read roof", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
 static const cli_command command = {
-    "gem-bench", "", "measure prompt processing and generation of a model",
-    "Tests run interleaved, in an order in which drift of the machine cancels. Tokens are pseudo-random,\n"
-    "all logits of the last position are computed, nothing is sampled inside the timing.\n"
-    "\n"
-    "  gem-bench --model gemma-3-270m --context 640 --prompt-tokens 512 --generation-tokens 64 --repetitions 3\n",
-    0, 0, options
+    .program = "gem-bench",
+    .args = "",
+    .summary = "measure prompt processing and generation of a model",
+    .text = "Tests run interleaved, in an order in which drift of the machine cancels. Tokens are "
+            "pseudo-random,\n"
+            "all logits of the last position are computed, nothing is sampled inside the timing.\n"
+            "\n"
+            "  gem-bench --model gemma-3-270m --context 640 --prompt-tokens 512 "
+            "--generation-tokens 64 --repetitions 3\n",
+    .min_args = 0,
+    .max_args = 0,
+    .option = options,
 };
 
 /* What the arms share. */
@@ -71,7 +88,8 @@ static uint64_t next_random(uint64_t *state)
 static int32_t *random_tokens(size_t n, int32_t n_vocab, int32_t bos, uint64_t seed)
 {
     int32_t *t = malloc((n + 1) * sizeof(*t));
-    for (size_t i = 0; t && i < n; i++) t[i] = (int32_t)(next_random(&seed) % (uint64_t)n_vocab);
+    for (size_t i = 0; t && i < n; i++)
+        t[i] = (int32_t)(next_random(&seed) % (uint64_t)n_vocab);
     if (t && bos >= 0) t[0] = bos;
     return t;
 }
@@ -89,7 +107,8 @@ static gem_status run_prompt(void *user, gem_error *err)
 {
     subject *s = user;
     s->run_start = gem_now_ns();
-    return gem_session_prefill(s->session, s->prompt, (size_t)opt.prompt_tokens, NULL, NULL, &s->logits, err);
+    return gem_session_prefill(s->session, s->prompt, (size_t)opt.prompt_tokens, NULL, NULL,
+                               &s->logits, err);
 }
 
 /* The first token is there once it was drawn. */
@@ -115,7 +134,8 @@ static gem_status run_roof(void *user, gem_error *err)
 {
     roof_arm *r = user;
     (void)err;
-    for (int i = 0; i < r->passes; i++) bench_roof_pass(r->roof);
+    for (int i = 0; i < r->passes; i++)
+        bench_roof_pass(r->roof);
     return GEM_OK;
 }
 
@@ -125,7 +145,8 @@ static bool on_run(void *user, const char *arm, int round, uint64_t ns)
     if (round < 0)
         fprintf(stderr, "%-10s warm-up %9.1f ms\n", arm, (double)ns * 1e-6);
     else
-        fprintf(stderr, "%-10s %3d/%-3d %9.1f ms\n", arm, round + 1, opt.repetitions, (double)ns * 1e-6);
+        fprintf(stderr, "%-10s %3d/%-3d %9.1f ms\n", arm, round + 1, opt.repetitions,
+                (double)ns * 1e-6);
     return !cli_interrupted;
 }
 
@@ -136,10 +157,13 @@ static gem_status subject_init(subject *s, gem_model *m, gem_error *err)
     memset(s, 0, sizeof(*s));
     gem_model_get_info(m, &info);
     s->model = m;
-    s->prompt = random_tokens((size_t)opt.prompt_tokens, info.n_vocab, opt.depth ? -1 : info.bos, 1);
-    s->generated = random_tokens((size_t)opt.generation_tokens, info.n_vocab, opt.depth ? -1 : info.bos, 2);
+    s->prompt =
+        random_tokens((size_t)opt.prompt_tokens, info.n_vocab, opt.depth ? -1 : info.bos, 1);
+    s->generated =
+        random_tokens((size_t)opt.generation_tokens, info.n_vocab, opt.depth ? -1 : info.bos, 2);
     s->ttft_ns = calloc((size_t)opt.repetitions, sizeof(*s->ttft_ns));
-    if (!s->prompt || !s->generated || !s->ttft_ns) return gem_fail(err, GEM_E_NOMEM, "no memory for the tokens");
+    if (!s->prompt || !s->generated || !s->ttft_ns)
+        return gem_fail(err, GEM_E_NOMEM, "no memory for the tokens");
     gem_sampler_defaults(&so);
     gem_status st = gem_sampler_new(&s->greedy, info.n_vocab, &so, err);
     if (st == GEM_OK) st = gem_session_new(&s->session, m, err);
@@ -175,7 +199,8 @@ static json_t *ttft_json(const subject *s)
     }
     bool have = x && s->n_ttft && bench_stats_of(&st, x, s->n_ttft);
     free(x);
-    return json_pack("{s:o, s:o}", "samples_ns", samples, "time_ns", have ? bench_stats_json(&st) : json_null());
+    return json_pack("{s:o, s:o}", "samples_ns", samples, "time_ns",
+                     have ? bench_stats_json(&st) : json_null());
 }
 
 static double figure(const json_t *arm, const char *group, const char *name)
@@ -186,12 +211,15 @@ static double figure(const json_t *arm, const char *group, const char *name)
 /* Bytes a second of decoding beside bytes a second of reading. */
 static json_t *share_json(const json_t *tg, const json_t *roof, uint64_t bytes)
 {
-    double decode_best = figure(tg, "rate_per_s", "max") * (double)bytes, roof_best = figure(roof, "rate_per_s", "max");
-    double decode_median = figure(tg, "rate_per_s", "median") * (double)bytes, roof_median = figure(roof, "rate_per_s", "median");
-    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "weight_bytes_per_token", (json_int_t)bytes, "decode_gb_s_best",
-                     decode_best * 1e-9, "roof_gb_s_best", roof_best * 1e-9, "share_of_best", decode_best / roof_best,
-                     "decode_gb_s_median", decode_median * 1e-9, "roof_gb_s_median", roof_median * 1e-9, "share_of_median",
-                     decode_median / roof_median);
+    double decode_best = figure(tg, "rate_per_s", "max") * (double)bytes,
+           roof_best = figure(roof, "rate_per_s", "max");
+    double decode_median = figure(tg, "rate_per_s", "median") * (double)bytes,
+           roof_median = figure(roof, "rate_per_s", "median");
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "weight_bytes_per_token",
+                     (json_int_t)bytes, "decode_gb_s_best", decode_best * 1e-9, "roof_gb_s_best",
+                     roof_best * 1e-9, "share_of_best", decode_best / roof_best,
+                     "decode_gb_s_median", decode_median * 1e-9, "roof_gb_s_median",
+                     roof_median * 1e-9, "share_of_median", decode_median / roof_median);
 }
 
 static gem_status digest_json(const char *path, json_t **out, gem_error *err)
@@ -206,37 +234,42 @@ static gem_status digest_json(const char *path, json_t **out, gem_error *err)
     }
     if (!given || !*given) return GEM_OK;
     if (strlen(given) != 64 || strspn(given, "0123456789abcdef") != 64)
-        return gem_fail(err, GEM_E_ARG, "GEM_MODEL_SHA256 is no digest: 64 lower-case hexadecimal digits are needed");
+        return gem_fail(
+            err, GEM_E_ARG,
+            "GEM_MODEL_SHA256 is no digest: 64 lower-case hexadecimal digits are needed");
     *out = json_string(given);
     return GEM_OK;
 }
 
 static json_t *parameters_json(const gem_model_info *info)
 {
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:b, s:s}", "context", (int)info->n_ctx,
-                     "prompt_tokens", (int)opt.prompt_tokens, "generation_tokens", (int)opt.generation_tokens, "depth",
-                     (int)opt.depth, "repetitions", (int)opt.repetitions, "warmups", (int)opt.warmups, "threads",
-                     info->n_threads, "batch", (int)(opt.model.batch ? opt.model.batch : 512), "kv_type",
-                     cli_kv_type_names[opt.model.kv_type], "backend", info->backend, "isa", info->isa, "repacked",
-                     !opt.model.no_repack, "command_span", "token");
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:b, s:s}", "context",
+                     (int)info->n_ctx, "prompt_tokens", (int)opt.prompt_tokens, "generation_tokens",
+                     (int)opt.generation_tokens, "depth", (int)opt.depth, "repetitions",
+                     (int)opt.repetitions, "warmups", (int)opt.warmups, "threads", info->n_threads,
+                     "batch", (int)(opt.model.batch ? opt.model.batch : 512), "kv_type",
+                     cli_kv_type_names[opt.model.kv_type], "backend", info->backend, "isa",
+                     info->isa, "repacked", !opt.model.no_repack, "command_span", "token");
 }
 
 static json_t *model_json(const char *path, const gem_model_info *info, json_t *digest)
 {
-    return json_pack("{s:s, s:s, s:s, s:o?, s:I, s:I, s:I}", "path", path, "family", info->family, "name", info->name, "sha256",
-                     digest, "file_bytes", (json_int_t)info->file_bytes, "weights_bytes", (json_int_t)info->weights_bytes,
+    return json_pack("{s:s, s:s, s:s, s:o?, s:I, s:I, s:I}", "path", path, "family", info->family,
+                     "name", info->name, "sha256", digest, "file_bytes",
+                     (json_int_t)info->file_bytes, "weights_bytes", (json_int_t)info->weights_bytes,
                      "decode_bytes", (json_int_t)info->decode_bytes);
 }
 
 static json_t *order_json(const bench_plan *p)
 {
     json_t *order = json_array();
-    for (size_t i = 0; i < p->n_order; i++) json_array_append_new(order, json_string(p->order[i]));
+    for (size_t i = 0; i < p->n_order; i++)
+        json_array_append_new(order, json_string(p->order[i]));
     return order;
 }
 
-static json_t *record(const char *path, const gem_model *m, const subject *s, const bench_plan *p, uint64_t load_ns,
-                      json_t *host, json_t *digest)
+static json_t *record(const char *path, const gem_model *m, const subject *s, const bench_plan *p,
+                      uint64_t load_ns, json_t *host, json_t *digest)
 {
     gem_model_info info;
     json_t *rows = json_array(), *tg = NULL, *roof = NULL;
@@ -255,9 +288,10 @@ static json_t *record(const char *path, const gem_model *m, const subject *s, co
     char *config_text = gem_model_config_json(m);
     json_t *config = config_text ? json_loads(config_text, 0, NULL) : NULL;
     free(config_text);
-    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o?, s:o, s:o, s:o?}", "schema", "gem-bench/1", "model",
-                     model_json(path, &info, digest), "parameters", parameters_json(&info), "host", host, "load_ns",
-                     (json_int_t)load_ns, "rows", rows, "ttft", ttft_json(s), "read_roof", roof, "decode_share", share, "order",
+    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o?, s:o, s:o, s:o?}", "schema",
+                     "gem-bench/1", "model", model_json(path, &info, digest), "parameters",
+                     parameters_json(&info), "host", host, "load_ns", (json_int_t)load_ns, "rows",
+                     rows, "ttft", ttft_json(s), "read_roof", roof, "decode_share", share, "order",
                      order_json(p), "config", config);
 }
 
@@ -274,8 +308,10 @@ static gem_status measure(const char *path, json_t **out, gem_error *err)
     subject s = {0};
     roof_arm roof = {NULL, 8};
     bench_arm arm[3];
-    bench_plan plan = {.arm = arm, .repetitions = opt.repetitions, .warmups = opt.warmups, .progress = on_run};
-    json_t *digest = NULL, *host = bench_host_json(); /* before our own load raises the load average */
+    bench_plan plan = {
+        .arm = arm, .repetitions = opt.repetitions, .warmups = opt.warmups, .progress = on_run};
+    json_t *digest = NULL,
+           *host = bench_host_json(); /* before our own load raises the load average */
     gem_status st = digest_json(path, &digest, err);
     memset(arm, 0, sizeof(arm));
     if (st != GEM_OK) goto done;
@@ -288,16 +324,25 @@ static gem_status measure(const char *path, json_t **out, gem_error *err)
     gem_model_get_info(m, &info);
     if ((st = subject_init(&s, m, err)) != GEM_OK) goto done;
     if (opt.prompt_tokens)
-        arm[plan.n_arms++] = (bench_arm){.name = "pp", .prepare = rewind_session, .run = run_prompt, .finish = draw_first,
-                                         .user = &s, .work = opt.prompt_tokens};
+        arm[plan.n_arms++] = (bench_arm){.name = "pp",
+                                         .prepare = rewind_session,
+                                         .run = run_prompt,
+                                         .finish = draw_first,
+                                         .user = &s,
+                                         .work = opt.prompt_tokens};
     if (!opt.no_roof) {
         st = bench_roof_open(&roof.roof, info.n_threads, (size_t)opt.roof_mib << 20, err);
         if (st != GEM_OK) goto done;
-        arm[plan.n_arms++] = (bench_arm){.name = "read-roof", .run = run_roof, .user = &roof,
+        arm[plan.n_arms++] = (bench_arm){.name = "read-roof",
+                                         .run = run_roof,
+                                         .user = &roof,
                                          .work = (double)bench_roof_bytes(roof.roof) * roof.passes};
     }
     if (opt.generation_tokens)
-        arm[plan.n_arms++] = (bench_arm){.name = "tg", .prepare = rewind_session, .run = run_generation, .user = &s,
+        arm[plan.n_arms++] = (bench_arm){.name = "tg",
+                                         .prepare = rewind_session,
+                                         .run = run_generation,
+                                         .user = &s,
                                          .work = opt.generation_tokens};
     st = bench_run(&plan, err);
     if (st == GEM_OK) {
@@ -323,11 +368,15 @@ int main(int argc, char **argv)
     int code = cli_parse(&command, argc, argv, &args, &n_args);
     if (code >= 0) return code;
     if (!opt.path) return cli_usage(&command, "--model is needed");
-    if (!opt.prompt_tokens && !opt.generation_tokens) return cli_usage(&command, "nothing to measure: both token counts are 0");
-    if ((int64_t)opt.depth + GEM_MAX(opt.prompt_tokens, opt.generation_tokens) > (opt.model.ctx ? opt.model.ctx : INT32_MAX))
-        return cli_usage(&command, "--context %d is less than depth and tokens need", opt.model.ctx);
+    if (!opt.prompt_tokens && !opt.generation_tokens)
+        return cli_usage(&command, "nothing to measure: both token counts are 0");
+    if ((int64_t)opt.depth + GEM_MAX(opt.prompt_tokens, opt.generation_tokens) >
+        (opt.model.ctx ? opt.model.ctx : INT32_MAX))
+        return cli_usage(&command, "--context %d is less than depth and tokens need",
+                         opt.model.ctx);
     if (opt.span_seen && opt.span == 0)
-        fprintf(stderr, "gem-bench: the cpu backend always runs a whole token as one submission; recorded as such\n");
+        fprintf(stderr, "gem-bench: the cpu backend always runs a whole token as one submission; "
+                        "recorded as such\n");
     cli_catch_interrupt();
     gem_status st = cli_model_path(opt.path, path, sizeof(path), &err);
     if (st == GEM_OK) st = measure(path, &doc, &err);

@@ -105,4 +105,7 @@ kill -INT "$pid"
 wait "$pid" || code=$?
 same "interrupted" "$code" 130
 has "interrupted" "$tmp/err" "interrupted"
+
+expect 0 "a conversation at a terminal" python3 "$src/tests/scripts/talk.py" "$gem"
+[ ! -s "$tmp/out" ] || cat "$tmp/out"
 finish

@@ -1,4 +1,5 @@
-/* test_bench.c - statistics against known values; an order in which drift cancels; samples are kept. */
+/* test_bench.c - statistics against known values; an order in which drift cancels; samples are
+ * kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,25 +44,28 @@ static void test_one_value_has_no_spread(void **state)
     json_decref(j);
 }
 
-/* Both arms take 100 plus a drift of the run's number i; the difference of their means is the bias. */
+/* Both arms take 100 plus a drift of the run's number i; the difference of their means is the bias.
+ */
 static double bias(int rounds, double linear, double quadratic)
 {
     double sum[2] = {0, 0};
     int i = 0;
     for (int r = 0; r < rounds; r++)
-        for (size_t slot = 0; slot < 2; slot++, i++) sum[bench_arm_at(2, r, slot)] += 100 + linear * i + quadratic * i * i;
+        for (size_t slot = 0; slot < 2; slot++, i++)
+            sum[bench_arm_at(2, r, slot)] += 100 + linear * i + quadratic * i * i;
     return sum[1] / rounds - sum[0] / rounds;
 }
 
 static void test_order_cancels_drift(void **state)
 {
     (void)state;
-    assert_true(bias(1, 1, 0) == 1);   /* AB */
-    assert_true(bias(2, 1, 0) == 0);   /* ABBA */
-    assert_true(bias(2, 0, 1) == -2);  /* ABBA does not cancel a quadratic drift */
-    assert_true(bias(4, 1, 1) == 0);   /* ABBABAAB does */
+    assert_true(bias(1, 1, 0) == 1);  /* AB */
+    assert_true(bias(2, 1, 0) == 0);  /* ABBA */
+    assert_true(bias(2, 0, 1) == -2); /* ABBA does not cancel a quadratic drift */
+    assert_true(bias(4, 1, 1) == 0);  /* ABBABAAB does */
     size_t seen = 0;
-    for (size_t slot = 0; slot < 5; slot++) seen |= (size_t)1 << bench_arm_at(5, 1, slot);
+    for (size_t slot = 0; slot < 5; slot++)
+        seen |= (size_t)1 << bench_arm_at(5, 1, slot);
     assert_int_equal(seen, 31);
 }
 
@@ -88,7 +92,11 @@ static gem_status count_finish(void *user, int round, gem_error *err)
 static void test_every_sample_is_kept(void **state)
 {
     gem_error err;
-    bench_arm arm[2] = {{.name = "a", .prepare = count_prepare, .run = count_run, .finish = count_finish, .work = 10},
+    bench_arm arm[2] = {{.name = "a",
+                         .prepare = count_prepare,
+                         .run = count_run,
+                         .finish = count_finish,
+                         .work = 10},
                         {.name = "b", .run = count_run, .work = 1}};
     bench_plan p = {.arm = arm, .n_arms = 2, .repetitions = 4, .warmups = 2};
     (void)state;
@@ -120,7 +128,8 @@ static void test_rate_is_total_work_over_total_time(void **state)
     (void)state;
     json_t *j = bench_arm_json(&a);
     json_t *rate = json_object_get(j, "rate_per_s");
-    assert_true(json_number_value(json_object_get(rate, "overall")) == 50); /* not the mean of 100 and 33.3 */
+    assert_true(json_number_value(json_object_get(rate, "overall")) ==
+                50); /* not the mean of 100 and 33.3 */
     assert_true(json_number_value(json_object_get(rate, "max")) == 100);
     json_decref(j);
 }
@@ -143,9 +152,12 @@ static void test_roof_reads_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spread_is_two_pass),   cmocka_unit_test(test_one_value_has_no_spread),
-        cmocka_unit_test(test_order_cancels_drift),  cmocka_unit_test(test_every_sample_is_kept),
-        cmocka_unit_test(test_rate_is_total_work_over_total_time), cmocka_unit_test(test_roof_reads_everything),
+        cmocka_unit_test(test_spread_is_two_pass),
+        cmocka_unit_test(test_one_value_has_no_spread),
+        cmocka_unit_test(test_order_cancels_drift),
+        cmocka_unit_test(test_every_sample_is_kept),
+        cmocka_unit_test(test_rate_is_total_work_over_total_time),
+        cmocka_unit_test(test_roof_reads_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

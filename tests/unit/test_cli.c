@@ -29,8 +29,7 @@ static const cli_option options[] = {
     {"seed", 0, CLI_U64, "N", &opt.seed, 0, 0, "a seed", NULL},
     {"x", 0, CLI_FLOAT, "X", &opt.x, 0, 1, "a share", NULL},
     {"kind", 0, CLI_CHOICE, "f32|f16|f16-full", &opt.kind, 0, 0, "a choice", NULL},
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}
-};
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
 static const cli_command command = {"prog", "MODEL", "a program", NULL, 1, 2, options};
 
 /* Split on blanks, parse, return cli_parse's answer. */
@@ -41,7 +40,8 @@ static int parse(const char *line, int *n_args)
     int argc = 1;
     memset(&opt, 0, sizeof(opt));
     snprintf(buf, sizeof(buf), "%s", line);
-    for (char *w = strtok(buf, " "); w; w = strtok(NULL, " ")) argv[argc++] = w;
+    for (char *w = strtok(buf, " "); w; w = strtok(NULL, " "))
+        argv[argc++] = w;
     return cli_parse(&command, argc, argv, &args, n_args);
 }
 
@@ -49,7 +49,10 @@ static void test_values_reach_their_fields(void **state)
 {
     int n;
     (void)state;
-    assert_int_equal(parse("m -f --text hello -n 10 --seed 18446744073709551615 --x 0.25 --kind f16-full extra", &n), -1);
+    assert_int_equal(
+        parse("m -f --text hello -n 10 --seed 18446744073709551615 --x 0.25 --kind f16-full extra",
+              &n),
+        -1);
     assert_int_equal(n, 2);
     assert_true(opt.flag && opt.seen);
     assert_string_equal(opt.text, "hello");
@@ -64,11 +67,24 @@ static void test_values_reach_their_fields(void **state)
 
 static void test_what_cannot_be_meant_is_usage(void **state)
 {
-    static const char *const bad[] = {
-        "",           "m --nothing",       "m -z",          "m -n 0",       "m -n 11",      "m -n 3x",  "m -n",
-        "m --x 1.5",  "m --x nan",         "m --x inf",     "m --seed -1",  "m --seed 1e3", "m --kind f64",
-        "m --kind f", "m --seed 18446744073709551616", "a b c", "m --flag=1", "m --kind f32|f16"
-    };
+    static const char *const bad[] = {"",
+                                      "m --nothing",
+                                      "m -z",
+                                      "m -n 0",
+                                      "m -n 11",
+                                      "m -n 3x",
+                                      "m -n",
+                                      "m --x 1.5",
+                                      "m --x nan",
+                                      "m --x inf",
+                                      "m --seed -1",
+                                      "m --seed 1e3",
+                                      "m --kind f64",
+                                      "m --kind f",
+                                      "m --seed 18446744073709551616",
+                                      "a b c",
+                                      "m --flag=1",
+                                      "m --kind f32|f16"};
     int n;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -128,8 +144,10 @@ static void test_model_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_reach_their_fields), cmocka_unit_test(test_what_cannot_be_meant_is_usage),
-        cmocka_unit_test(test_double_dash_ends_options), cmocka_unit_test(test_status_gives_exit_code),
+        cmocka_unit_test(test_values_reach_their_fields),
+        cmocka_unit_test(test_what_cannot_be_meant_is_usage),
+        cmocka_unit_test(test_double_dash_ends_options),
+        cmocka_unit_test(test_status_gives_exit_code),
         cmocka_unit_test(test_model_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

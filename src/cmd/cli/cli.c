@@ -24,15 +24,21 @@ int cli_usage(const cli_command *c, const char *fmt, ...)
 int cli_exit_code(gem_status st)
 {
     switch (st) {
-    case GEM_OK: return CLI_DONE;
+    case GEM_OK:
+        return CLI_DONE;
     case GEM_E_ARG:
-    case GEM_E_RANGE: return CLI_USAGE;
-    case GEM_E_FORMAT: return CLI_FALSE;
+    case GEM_E_RANGE:
+        return CLI_USAGE;
+    case GEM_E_FORMAT:
+        return CLI_FALSE;
     case GEM_E_IO:
     case GEM_E_NOMEM:
-    case GEM_E_UNSUPPORTED: return CLI_CANNOT;
-    case GEM_E_CANCELLED: return CLI_INTERRUPTED;
-    case GEM_E_DEVICE: break;
+    case GEM_E_UNSUPPORTED:
+        return CLI_CANNOT;
+    case GEM_E_CANCELLED:
+        return CLI_INTERRUPTED;
+    case GEM_E_DEVICE:
+        break;
     }
     return CLI_FAULT;
 }
@@ -72,14 +78,19 @@ static int set_value(const cli_command *c, const cli_option *o, const char *s)
     char *end = NULL;
     bool ranged = o->min != 0 || o->max != 0;
     switch (o->kind) {
-    case CLI_FLAG: *(bool *)o->value = true; return -1;
-    case CLI_TEXT: *(const char **)o->value = s; return -1;
+    case CLI_FLAG:
+        *(bool *)o->value = true;
+        return -1;
+    case CLI_TEXT:
+        *(const char **)o->value = s;
+        return -1;
     case CLI_INT: {
         double lo = ranged ? o->min : INT32_MIN, hi = ranged ? o->max : INT32_MAX;
         errno = 0;
         long long v = strtoll(s, &end, 10);
         if (errno || end == s || *end || (double)v < lo || (double)v > hi)
-            return cli_usage(c, "--%s %s: a whole number from %.0f to %.0f is needed", o->name, s, lo, hi);
+            return cli_usage(c, "--%s %s: a whole number from %.0f to %.0f is needed", o->name, s,
+                             lo, hi);
         *(int32_t *)o->value = (int32_t)v;
         return -1;
     }
@@ -91,7 +102,8 @@ static int set_value(const cli_command *c, const cli_option *o, const char *s)
         errno = 0;
         float v = strtof(s, &end);
         if (end == s || *end || !isfinite(v) || (ranged && (v < o->min || v > o->max)))
-            return ranged ? cli_usage(c, "--%s %s: a number from %g to %g is needed", o->name, s, o->min, o->max)
+            return ranged ? cli_usage(c, "--%s %s: a number from %g to %g is needed", o->name, s,
+                                      o->min, o->max)
                           : cli_usage(c, "--%s %s: a number is needed", o->name, s);
         *(float *)o->value = v;
         return -1;
@@ -115,7 +127,8 @@ static int build_tables(const cli_command *c, struct option *longs, char *shorts
     shorts[s++] = ':'; /* tell a missing value from an unknown option */
     for (; c->option[n].name && n < MAX_OPTIONS; n++) {
         const cli_option *o = &c->option[n];
-        longs[n] = (struct option){o->name, o->kind == CLI_FLAG ? no_argument : required_argument, NULL, OPT_BASE + n};
+        longs[n] = (struct option){o->name, o->kind == CLI_FLAG ? no_argument : required_argument,
+                                   NULL, OPT_BASE + n};
         if (o->letter) {
             shorts[s++] = o->letter;
             if (o->kind != CLI_FLAG) shorts[s++] = ':';
@@ -142,15 +155,21 @@ int cli_parse(const cli_command *c, int argc, char **argv, char ***args, int *n_
             cli_help(c, stdout);
             return cli_flush(c);
         }
-        if (ch == OPT_HELP_AS) return cli_help_as(c, optarg) ? cli_flush(c) : cli_usage(c, "--help-as %s: man, bash, zsh or fish", optarg);
+        if (ch == OPT_HELP_AS)
+            return cli_help_as(c, optarg)
+                       ? cli_flush(c)
+                       : cli_usage(c, "--help-as %s: man, bash, zsh or fish", optarg);
         if (ch == ':') return cli_usage(c, "%s needs a value", argv[optind - 1]);
         if (ch == '?') {
-            if (optopt && optopt < OPT_HELP) /* a letter; long options leave 0 or their own number */
+            if (optopt &&
+                optopt < OPT_HELP) /* a letter; long options leave 0 or their own number */
                 return cli_usage(c, "there is no option -%c", optopt);
-            return cli_usage(c, "%s is no option, is ambiguous, or takes no value", argv[optind - 1]);
+            return cli_usage(c, "%s is no option, is ambiguous, or takes no value",
+                             argv[optind - 1]);
         }
         for (int i = 0; i < n; i++)
-            if (ch == OPT_BASE + i || (c->option[i].letter && ch == c->option[i].letter)) o = &c->option[i];
+            if (ch == OPT_BASE + i || (c->option[i].letter && ch == c->option[i].letter))
+                o = &c->option[i];
         if (!o) return cli_usage(c, "unknown option");
         int code = set_value(c, o, optarg);
         if (code >= 0) return code;
@@ -158,8 +177,10 @@ int cli_parse(const cli_command *c, int argc, char **argv, char ***args, int *n_
     }
     *args = argv + optind;
     *n_args = argc - optind;
-    if (*n_args < c->min_args) return cli_usage(c, "%s is needed", *n_args == 0 ? c->args : "one more argument");
-    if (*n_args > c->max_args) return cli_usage(c, "'%s' is one argument too many", argv[optind + c->max_args]);
+    if (*n_args < c->min_args)
+        return cli_usage(c, "%s is needed", *n_args == 0 ? c->args : "one more argument");
+    if (*n_args > c->max_args)
+        return cli_usage(c, "'%s' is one argument too many", argv[optind + c->max_args]);
     return -1;
 }
 

@@ -1,5 +1,5 @@
-/* cli.h - what every program of src/cmd shares: option tables that also print the help, manual pages and
- * completions; exit codes; JSON on stdout, one sentence on stderr; model names; Ctrl-C.
+/* cli.h - what every program of src/cmd shares: option tables that also print the help, manual
+ * pages and completions; exit codes; JSON on stdout, one sentence on stderr; model names; Ctrl-C.
  * Only this room and the programs read the environment. */
 #ifndef GEM_CLI_H
 #define GEM_CLI_H
@@ -31,21 +31,21 @@ typedef enum cli_kind {
 } cli_kind;
 
 typedef struct cli_option {
-    const char *name;  /* long name, without dashes */
-    char letter;       /* 0: none */
+    const char *name; /* long name, without dashes */
+    char letter;      /* 0: none */
     cli_kind kind;
-    const char *arg;   /* what the help calls the value: "N", "FILE", "a|b"; NULL for a flag */
+    const char *arg; /* what the help calls the value: "N", "FILE", "a|b"; NULL for a flag */
     void *value;
-    double min, max;   /* CLI_INT and CLI_FLOAT; both 0: anything that fits the type */
-    const char *help;  /* one sentence without a full stop; names the default */
-    bool *seen;        /* set when the option was given; may be NULL */
+    double min, max;  /* CLI_INT and CLI_FLOAT; both 0: anything that fits the type */
+    const char *help; /* one sentence without a full stop; names the default */
+    bool *seen;       /* set when the option was given; may be NULL */
 } cli_option;
 
 typedef struct cli_command {
-    const char *program;  /* "gem run", "gem-bench" */
-    const char *args;     /* positional arguments: "MODEL [TEXT]"; "" for none */
-    const char *summary;  /* one line */
-    const char *text;     /* paragraphs behind the options; may be NULL */
+    const char *program; /* "gem run", "gem-bench" */
+    const char *args;    /* positional arguments: "MODEL [TEXT]"; "" for none */
+    const char *summary; /* one line */
+    const char *text;    /* paragraphs behind the options; may be NULL */
     int min_args, max_args;
     const cli_option *option; /* ends with name == NULL */
 } cli_command;
@@ -79,9 +79,11 @@ typedef struct cli_known_model {
 } cli_known_model;
 extern const cli_known_model cli_known_models[]; /* ends with name == NULL */
 
-/* Folder for fetched models: $XDG_CACHE_HOME/gem, else ~/.cache/gem. GEM_E_IO when neither is set. */
+/* Folder for fetched models: $XDG_CACHE_HOME/gem, else ~/.cache/gem. GEM_E_IO when neither is set.
+ */
 gem_status cli_cache_dir(char *out, size_t size, gem_error *err);
-/* A path, or a name that `gem pull` fetched, to a path. GEM_E_IO says what is missing and what to do. */
+/* A path, or a name that `gem pull` fetched, to a path. GEM_E_IO says what is missing and what to
+ * do. */
 gem_status cli_model_path(const char *arg, char *out, size_t size, gem_error *err);
 
 /* Options that every command which opens a model shares, and what they fill. */
@@ -96,17 +98,42 @@ extern const char *const cli_kv_type_names[]; /* by gem_kv_type */
 /* Fills every field from the flags; the ISA also from $GEM_CPU_ISA when no --isa was given. */
 void cli_model_options(gem_model_options *out, const cli_model_flags *f);
 /* Rows of an option table. `f` is a cli_model_flags *. */
-#define CLI_MODEL_OPTIONS(f)                                                                                \
-    {"threads", 't', CLI_INT, "N", &(f)->threads, 1, 1024, "threads; default: the cores we may use", NULL}, \
-    {"kv-type", 0, CLI_CHOICE, CLI_KV_TYPES, &(f)->kv_type, 0, 0,                                           \
-     "type of stored keys and values; default f32", NULL},                                                  \
-    {"batch", 'b', CLI_INT, "N", &(f)->batch, 1, 65536, "rows of one forward pass; default 512", NULL},     \
-    {"backend", 0, CLI_TEXT, "NAME", &(f)->backend, 0, 0, "cpu (default)", NULL},                           \
-    {"isa", 0, CLI_TEXT, "NAME", &(f)->isa, 0, 0,                                                           \
-     "instruction set of the CPU backend: ref, avx2, avx512, neon; default: $GEM_CPU_ISA, else the best",   \
-     NULL},                                                                                                 \
-    {"no-repack", 0, CLI_FLAG, NULL, &(f)->no_repack, 0, 0, "use weights as they lie in the file", NULL},   \
-    {"verbose", 'v', CLI_FLAG, NULL, &(f)->verbose, 0, 0, "say what is being done, on stderr", NULL}
+/* clang-format off: rows of a table */
+#define CLI_MODEL_OPTIONS(f)                                                                         \
+    {                                                                                                \
+        "threads",     't', CLI_INT, "N",                                                            \
+        &(f)->threads, 1,   1024,    "threads; default: the cores we may use",                       \
+        NULL},                                                                                       \
+        {"kv-type",     0, CLI_CHOICE, CLI_KV_TYPES,                                                 \
+         &(f)->kv_type, 0, 0,          "type of stored keys and values; default f32",                \
+         NULL},                                                                                      \
+        {"batch", 'b', CLI_INT, "N", &(f)->batch, 1, 65536, "rows of one forward pass; default 512", \
+         NULL},                                                                                      \
+        {"backend", 0, CLI_TEXT, "NAME", &(f)->backend, 0, 0, "cpu (default)", NULL},                \
+        {"isa",                                                                                      \
+         0,                                                                                          \
+         CLI_TEXT,                                                                                   \
+         "NAME",                                                                                     \
+         &(f)->isa,                                                                                  \
+         0,                                                                                          \
+         0,                                                                                          \
+         "instruction set of the CPU: ref, avx2, avx512, neon; default: $GEM_CPU_ISA, else the "     \
+         "best",                                                                                     \
+         NULL},                                                                                      \
+        {"no-repack",                                                                                \
+         0,                                                                                          \
+         CLI_FLAG,                                                                                   \
+         NULL,                                                                                       \
+         &(f)->no_repack,                                                                            \
+         0,                                                                                          \
+         0,                                                                                          \
+         "use weights as they lie in the file",                                                      \
+         NULL},                                                                                      \
+    {                                                                                                \
+        "verbose", 'v', CLI_FLAG, NULL, &(f)->verbose, 0, 0, "say what is being done, on stderr",    \
+            NULL                                                                                     \
+    }
+/* clang-format on */
 
 /* True when the file carries a chat template: an instruct model rather than a base model. */
 bool cli_has_chat_template(const char *path);

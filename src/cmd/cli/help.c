@@ -1,4 +1,5 @@
-/* help.c - one option table, five readers: --help, manual pages, and completion for bash, zsh and fish. */
+/* help.c - one option table, five readers: --help, manual pages, and completion for bash, zsh and
+ * fish. */
 #include "cmd/cli/help.h"
 
 #include "base/base.h"
@@ -7,14 +8,14 @@
 
 static const cli_option standard_options[] = {
     {"help", 'h', CLI_FLAG, NULL, NULL, 0, 0, "print this text", NULL},
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}
-};
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
 
 /* The i-th option, the standard ones last; NULL behind the end. */
 static const cli_option *option_at(const cli_command *c, size_t i)
 {
     size_t n = 0;
-    while (c->option[n].name) n++;
+    while (c->option[n].name)
+        n++;
     if (i < n) return &c->option[i];
     return standard_options[i - n].name ? &standard_options[i - n] : NULL;
 }
@@ -35,7 +36,8 @@ static void put_wrapped(FILE *out, const char *text, int column, int indent, int
         fwrite(text, 1, n, out);
         column += (int)n;
         text += n;
-        while (*text == ' ' || *text == '\n') text++;
+        while (*text == ' ' || *text == '\n')
+            text++;
         first = false;
     }
     fputc('\n', out);
@@ -61,7 +63,8 @@ void cli_help(const cli_command *c, FILE *out)
     for (size_t i = 0; (o = option_at(c, i)); i++) {
         char left[128], letter[8] = "    ";
         if (o->letter) snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-        int n = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+        int n = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, o->name, o->arg ? " " : "",
+                         o->arg ? o->arg : "");
         fputs(left, out);
         if (n + 2 > COLUMN)
             fprintf(out, "\n%*s", COLUMN, "");
@@ -76,7 +79,8 @@ void cli_help(const cli_command *c, FILE *out)
 }
 
 /* ---- manual pages ---- */
-/* Text as roff: a line that starts with a dot or quote is guarded, backslashes and dashes are escaped. */
+/* Text as roff: a line that starts with a dot or quote is guarded, backslashes and dashes are
+ * escaped. */
 static void roff(const char *s)
 {
     bool at_start = true;
@@ -136,12 +140,14 @@ static void roff_head(const char *program, const char *summary)
 {
     char title[64];
     size_t i = 0;
-    for (; program[i] && i + 1 < sizeof(title); i++) title[i] = (char)(program[i] == ' ' ? '-' : toupper((unsigned char)program[i]));
+    for (; program[i] && i + 1 < sizeof(title); i++)
+        title[i] = (char)(program[i] == ' ' ? '-' : toupper((unsigned char)program[i]));
     title[i] = 0;
     printf(".TH ");
     roff(title);
     printf(" 1 \"\" \"gem %s\" \"User Commands\"\n.SH NAME\n", GEM_VERSION);
-    for (i = 0; program[i] && i + 1 < sizeof(title); i++) title[i] = program[i] == ' ' ? '-' : program[i];
+    for (i = 0; program[i] && i + 1 < sizeof(title); i++)
+        title[i] = program[i] == ' ' ? '-' : program[i];
     title[i] = 0;
     roff(title);
     printf(" \\- ");
@@ -161,7 +167,8 @@ static void roff_synopsis(const cli_command *c)
 static void roff_tail(void)
 {
     puts(".SH EXIT STATUS\n"
-         "0 done; 1 checked and it does not hold; 2 usage; 3 cannot run here (no such model or device, no memory); "
+         "0 done; 1 checked and it does not hold; 2 usage; 3 cannot run here (no such model or "
+         "device, no memory); "
          "4 fault; 130 interrupted.");
 }
 
@@ -196,7 +203,8 @@ static void bash_choices(const cli_command *c, const char *indent)
     for (size_t i = 0; (o = option_at(c, i)); i++) {
         if (o->kind != CLI_CHOICE) continue;
         printf("%s--%s) COMPREPLY=($(compgen -W \"", indent, o->name);
-        for (const char *p = o->arg; *p; p++) putchar(*p == '|' ? ' ' : *p);
+        for (const char *p = o->arg; *p; p++)
+            putchar(*p == '|' ? ' ' : *p);
         printf("\" -- \"$cur\")); return ;;\n");
     }
     printf("%sesac\n", indent);
@@ -205,7 +213,8 @@ static void bash_choices(const cli_command *c, const char *indent)
 static void function_name(const char *program, char out[64])
 {
     size_t i = 0;
-    for (; program[i] && i < 63; i++) out[i] = (char)(isalnum((unsigned char)program[i]) ? program[i] : '_');
+    for (; program[i] && i < 63; i++)
+        out[i] = (char)(isalnum((unsigned char)program[i]) ? program[i] : '_');
     out[i] = 0;
 }
 
@@ -213,7 +222,9 @@ static void help_bash(const cli_command *c)
 {
     char f[64];
     function_name(c->program, f);
-    printf("# bash completion for %s\n_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n", c->program, f);
+    printf("# bash completion for %s\n_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} "
+           "prev=${COMP_WORDS[COMP_CWORD-1]}\n",
+           c->program, f);
     bash_choices(c, "  ");
     printf("  if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W \"");
     bash_words(c);
@@ -244,7 +255,8 @@ static void zsh_arguments(const cli_command *c, const char *indent)
             putchar(']');
             if (o->kind == CLI_CHOICE) {
                 printf(":%s:(", o->name);
-                for (const char *p = o->arg; *p; p++) putchar(*p == '|' ? ' ' : *p);
+                for (const char *p = o->arg; *p; p++)
+                    putchar(*p == '|' ? ' ' : *p);
                 putchar(')');
             } else if (o->arg) {
                 putchar(':');
@@ -288,7 +300,8 @@ static void fish_options(const cli_command *c, const char *program, const char *
         if (o->kind != CLI_FLAG) printf(" -r");
         if (o->kind == CLI_CHOICE) {
             printf(" -f -a '");
-            for (const char *p = o->arg; *p; p++) putchar(*p == '|' ? ' ' : *p);
+            for (const char *p = o->arg; *p; p++)
+                putchar(*p == '|' ? ' ' : *p);
             putchar('\'');
         }
         printf(" -d ");
@@ -319,7 +332,8 @@ static const char *sub_name(const cli_command *c)
     return space ? space + 1 : c->program;
 }
 
-static void tree_man(const char *program, const char *summary, const cli_command *const *sub, size_t n, const char *text)
+static void tree_man(const char *program, const char *summary, const cli_command *const *sub,
+                     size_t n, const char *text)
 {
     roff_head(program, summary);
     puts(".SH SYNOPSIS");
@@ -351,9 +365,11 @@ static void tree_bash(const char *program, const cli_command *const *sub, size_t
 {
     printf("# bash completion for %s\n_%s() {\n"
            "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-           "  if [[ $COMP_CWORD -eq 1 || ( $COMP_CWORD -eq 2 && $prev == help ) ]]; then\n    COMPREPLY=($(compgen -W \"",
+           "  if [[ $COMP_CWORD -eq 1 || ( $COMP_CWORD -eq 2 && $prev == help ) ]]; then\n    "
+           "COMPREPLY=($(compgen -W \"",
            program, program);
-    for (size_t i = 0; i < n; i++) printf("%s ", sub_name(sub[i]));
+    for (size_t i = 0; i < n; i++)
+        printf("%s ", sub_name(sub[i]));
     printf("help --help --version\" -- \"$cur\"))\n    return\n  fi\n  case ${COMP_WORDS[1]} in\n");
     for (size_t i = 0; i < n; i++) {
         printf("  %s)\n", sub_name(sub[i]));
@@ -367,13 +383,15 @@ static void tree_bash(const char *program, const cli_command *const *sub, size_t
 
 static void tree_zsh(const char *program, const cli_command *const *sub, size_t n)
 {
-    printf("#compdef %s\nif (( CURRENT == 2 )); then\n  local -a commands\n  commands=(\n", program);
+    printf("#compdef %s\nif (( CURRENT == 2 )); then\n  local -a commands\n  commands=(\n",
+           program);
     for (size_t i = 0; i < n; i++) {
         printf("    '%s:", sub_name(sub[i]));
         zsh_text(sub[i]->summary);
         printf("'\n");
     }
-    printf("    'help:help on a command'\n  )\n  _describe command commands\n  return\nfi\nlocal command=$words[2]\n"
+    printf("    'help:help on a command'\n  )\n  _describe command commands\n  return\nfi\nlocal "
+           "command=$words[2]\n"
            "shift words\n(( CURRENT-- ))\ncase $command in\n");
     for (size_t i = 0; i < n; i++) {
         printf("%s)\n", sub_name(sub[i]));
@@ -397,8 +415,8 @@ static void tree_fish(const char *program, const cli_command *const *sub, size_t
     }
 }
 
-bool cli_help_as_tree(const char *program, const char *summary, const cli_command *const *sub, size_t n_sub,
-                      const char *text, const char *format)
+bool cli_help_as_tree(const char *program, const char *summary, const cli_command *const *sub,
+                      size_t n_sub, const char *text, const char *format)
 {
     if (!strcmp(format, "man"))
         tree_man(program, summary, sub, n_sub, text);

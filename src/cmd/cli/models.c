@@ -8,7 +8,8 @@
 
 /* scripts/fetch-model.sh holds the same names, files and digests; a test compares the two. */
 const cli_known_model cli_known_models[] = {
-    {"gemma-3-270m", "gemma-3-270m-q4_k_m.gguf", "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+    {"gemma-3-270m", "gemma-3-270m-q4_k_m.gguf",
+     "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
      "Gemma 3 270M, base model, Q4_K_M, 241 MiB"},
     {"qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
      "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
@@ -16,8 +17,7 @@ const cli_known_model cli_known_models[] = {
     {"qwen2.5-coder-1.5b", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
      "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
      "Qwen2.5-Coder 1.5B Instruct, Q4_K_M, 1.1 GiB"},
-    {NULL, NULL, NULL, NULL}
-};
+    {NULL, NULL, NULL, NULL}};
 
 gem_status cli_cache_dir(char *out, size_t size, gem_error *err)
 {
@@ -28,8 +28,10 @@ gem_status cli_cache_dir(char *out, size_t size, gem_error *err)
     else if (home && *home)
         n = snprintf(out, size, "%s/.cache/gem", home);
     else
-        return gem_fail(err, GEM_E_IO, "neither XDG_CACHE_HOME nor HOME is set, so there is no model cache");
-    if (n < 0 || (size_t)n >= size) return gem_fail(err, GEM_E_RANGE, "the path of the model cache is too long");
+        return gem_fail(err, GEM_E_IO,
+                        "neither XDG_CACHE_HOME nor HOME is set, so there is no model cache");
+    if (n < 0 || (size_t)n >= size)
+        return gem_fail(err, GEM_E_RANGE, "the path of the model cache is too long");
     return GEM_OK;
 }
 
@@ -53,14 +55,17 @@ gem_status cli_model_path(const char *arg, char *out, size_t size, gem_error *er
     gem_status st = cli_cache_dir(dir, sizeof(dir), err);
     if (st != GEM_OK) return st;
     const cli_known_model *known = cli_known_models;
-    while (known->name && strcmp(known->name, arg) != 0) known++;
+    while (known->name && strcmp(known->name, arg) != 0)
+        known++;
     if ((size_t)snprintf(out, size, "%s/%s", dir, known->name ? known->file : arg) >= size)
         return gem_fail(err, GEM_E_RANGE, "the path of the model is too long");
     if (access(out, R_OK) == 0) return GEM_OK;
     if (known->name)
         return gem_fail(err, GEM_E_IO, "%s has not been fetched yet: run 'gem pull %s'", arg, arg);
     known_names(names, sizeof(names));
-    return gem_fail(err, GEM_E_IO, "%s: no such file, and no model of that name; names that can be fetched: %s", arg, names);
+    return gem_fail(err, GEM_E_IO,
+                    "%s: no such file, and no model of that name; names that can be fetched: %s",
+                    arg, names);
 }
 
 const char *const cli_kv_type_names[] = {"f32", "f16", "f16-full"};
@@ -92,11 +97,13 @@ gem_status cli_read(const char *path, char **data, size_t *len, gem_error *err)
     *data = NULL;
     *len = 0;
     if (strcmp(path, "-") != 0) return gem_file_read(path, max, data, len, err);
-    for (size_t n; (n = fread(buf, 1, sizeof(buf), stdin)) > 0 && b.len <= max;) gem_bytes_put(&b, buf, n);
+    for (size_t n; (n = fread(buf, 1, sizeof(buf), stdin)) > 0 && b.len <= max;)
+        gem_bytes_put(&b, buf, n);
     gem_bytes_put(&b, "", 0);
     if (ferror(stdin) || b.failed || b.len > max) {
         gem_bytes_free(&b);
-        return gem_fail(err, GEM_E_IO, "standard input: cannot be read whole (at most %zu bytes)", max);
+        return gem_fail(err, GEM_E_IO, "standard input: cannot be read whole (at most %zu bytes)",
+                        max);
     }
     *data = b.data;
     *len = b.len;

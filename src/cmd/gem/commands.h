@@ -4,8 +4,8 @@
 
 #include "cmd/cli/cli.h"
 
-extern const cli_command gem_run_command, gem_tokenize_command, gem_inspect_command, gem_print_config_command,
-    gem_pull_command, gem_logits_command;
+extern const cli_command gem_run_command, gem_tokenize_command, gem_inspect_command,
+    gem_print_config_command, gem_pull_command, gem_logits_command;
 
 int gem_run_main(int argc, char **argv);
 int gem_tokenize_main(int argc, char **argv);

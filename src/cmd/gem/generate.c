@@ -41,11 +41,13 @@ static gem_status hold(generator *g, const int32_t *tokens, size_t n, gem_error 
     return GEM_OK;
 }
 
-/* Cut the session back to what it has in common with the prompt; at least one token stays to be run. */
+/* Cut the session back to what it has in common with the prompt; at least one token stays to be
+ * run. */
 static gem_status keep_common(generator *g, const int32_t *tokens, size_t n, gem_error *err)
 {
     size_t same = 0;
-    while (same < g->n_held && same + 1 < n && g->held[same] == tokens[same]) same++;
+    while (same < g->n_held && same + 1 < n && g->held[same] == tokens[same])
+        same++;
     if (same == g->n_held) return GEM_OK;
     if (gem_session_trim(g->session, (int32_t)same, err) != GEM_OK) {
         /* a windowed layer no longer has those positions: start over */
@@ -86,7 +88,8 @@ static void write_text(const generator *g, const char *s, size_t len)
         if (c1)
             fputs("\xEF\xBF\xBD", stdout), i++;
         else
-            fprintf(stdout, "\xE2\x90%c", c == 0x7F ? 0xA1 : 0x80 + c); /* U+2400 + c: control pictures */
+            fprintf(stdout, "\xE2\x90%c",
+                    c == 0x7F ? 0xA1 : 0x80 + c); /* U+2400 + c: control pictures */
         from = i + 1;
     }
     fwrite(s + from, 1, len - from, stdout);
@@ -100,8 +103,8 @@ static void emit(generator *g, gem_bytes *text, const char *s, size_t len)
     if (text) gem_bytes_put(text, s, len);
 }
 
-static gem_status prefill(generator *g, const int32_t *tokens, size_t n, const float **logits, generate_stats *stats,
-                          gem_error *err)
+static gem_status prefill(generator *g, const int32_t *tokens, size_t n, const float **logits,
+                          generate_stats *stats, gem_error *err)
 {
     prefill_view view = {false, g->progress};
     gem_status st = keep_common(g, tokens, n, err);
@@ -109,7 +112,8 @@ static gem_status prefill(generator *g, const int32_t *tokens, size_t n, const f
     stats->n_prompt = n;
     stats->n_cached = g->n_held;
     uint64_t start = gem_now_ns();
-    st = gem_session_prefill(g->session, tokens + g->n_held, n - g->n_held, on_prefill, &view, logits, err);
+    st = gem_session_prefill(g->session, tokens + g->n_held, n - g->n_held, on_prefill, &view,
+                             logits, err);
     stats->prefill_ns = gem_now_ns() - start;
     if (view.shown) fprintf(stderr, "\r\033[K");
     /* batches done before a cancellation stay in the session */
@@ -121,8 +125,8 @@ static gem_status prefill(generator *g, const int32_t *tokens, size_t n, const f
     return st;
 }
 
-gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n, int32_t max,
-                    gem_bytes *text, generate_stats *stats, gem_error *err)
+gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n,
+                    int32_t max, gem_bytes *text, generate_stats *stats, gem_error *err)
 {
     const float *logits = NULL;
     gem_sampler *sampler = NULL;
@@ -139,7 +143,8 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
         st = GEM_OK;
         goto done;
     }
-    for (size_t i = 0; st == GEM_OK && i < n; i++) gem_sampler_accept(sampler, tokens[i]);
+    for (size_t i = 0; st == GEM_OK && i < n; i++)
+        gem_sampler_accept(sampler, tokens[i]);
     stats->finish = FINISH_LENGTH;
     while (st == GEM_OK && (max < 0 || stats->n_generated < (size_t)max)) {
         int32_t token;
@@ -185,7 +190,8 @@ void print_stats(const generate_stats *s, uint64_t load_ns)
     static const char *const why[] = {"", ", stopped at -n", ", context full", ", interrupted"};
     fprintf(stderr, "[prompt %zu tokens", s->n_prompt);
     if (s->n_cached) fprintf(stderr, ", %zu of them kept", s->n_cached);
-    fprintf(stderr, ", %.1f tok/s; answer %zu tokens", rate(s->n_prompt - s->n_cached, s->prefill_ns), s->n_generated);
+    fprintf(stderr, ", %.1f tok/s; answer %zu tokens",
+            rate(s->n_prompt - s->n_cached, s->prefill_ns), s->n_generated);
     if (s->n_decoded) fprintf(stderr, ", %.1f tok/s", rate(s->n_decoded, s->decode_ns));
     if (s->n_generated) fprintf(stderr, "; first token after %.3f s", (double)s->first_ns * 1e-9);
     if (load_ns) fprintf(stderr, ", model opened in %.3f s", (double)load_ns * 1e-9);

@@ -1,4 +1,5 @@
-/* generate.h - one answer: prefill what the session lacks, then draw and stream tokens. Used by run. */
+/* generate.h - one answer: prefill what the session lacks, then draw and stream tokens. Used by
+ * run. */
 #ifndef GEM_CMD_GENERATE_H
 #define GEM_CMD_GENERATE_H
 
@@ -7,14 +8,14 @@
 
 /* A session and the tokens whose keys and values it holds, so that the next turn reuses them. */
 typedef struct generator {
-    gem_model *model;         /* borrowed */
-    gem_session *session;     /* owned */
-    gem_detokenizer *detok;   /* owned */
-    int32_t *held;            /* owned, [n_held] of cap */
+    gem_model *model;       /* borrowed */
+    gem_session *session;   /* owned */
+    gem_detokenizer *detok; /* owned */
+    int32_t *held;          /* owned, [n_held] of cap */
     size_t n_held, cap;
     int32_t n_ctx;
-    bool terminal;            /* stdout is a terminal: no control characters reach it */
-    bool progress;            /* show the prefill on stderr */
+    bool terminal; /* stdout is a terminal: no control characters reach it */
+    bool progress; /* show the prefill on stderr */
 } generator;
 
 typedef enum finish { FINISH_END, FINISH_LENGTH, FINISH_CONTEXT, FINISH_INTERRUPTED } finish;
@@ -31,8 +32,8 @@ void generator_deinit(generator *g);
 /* tokens   the whole prompt, int32[n]; what the session already holds of it is not run again
  * max      tokens to draw; < 0: until the end token or the end of the context
  * text     the answer is appended to it as well as written to stdout; may be NULL */
-gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n, int32_t max,
-                    gem_bytes *text, generate_stats *stats, gem_error *err);
+gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n,
+                    int32_t max, gem_bytes *text, generate_stats *stats, gem_error *err);
 /* One line on stderr: token counts, rates, time to first token. */
 void print_stats(const generate_stats *s, uint64_t load_ns);
 

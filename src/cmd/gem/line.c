@@ -121,7 +121,8 @@ const char *line_read(line_reader *l, bool *interrupted)
         return NULL;
     }
     size_t len = (size_t)n;
-    while (len && (s[len - 1] == '\n' || s[len - 1] == '\r')) len--;
+    while (len && (s[len - 1] == '\n' || s[len - 1] == '\r'))
+        len--;
     kept = copy(l, s, len);
     free(plain);
     return kept;

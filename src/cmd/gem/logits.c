@@ -1,5 +1,5 @@
-/* logits.c - `gem logits`: the vector interface for oracles. Raw little-endian F32 rows in one file, and
- * beside it FILE.json that says what they are. */
+/* logits.c - `gem logits`: the vector interface for oracles. Raw little-endian F32 rows in one
+ * file, and beside it FILE.json that says what they are. */
 #include "base/base.h"
 #include "cmd/gem/commands.h"
 #include "gem_build.h"
@@ -15,20 +15,33 @@ static struct {
 
 static const cli_option options[] = {
     {"prompt", 'p', CLI_TEXT, "TEXT", &opt.prompt, 0, 0, "tokenize TEXT", NULL},
-    {"tokens", 'i', CLI_TEXT, "FILE", &opt.tokens, 0, 0, "read token ids from FILE (blanks or commas between); - is stdin", NULL},
-    {"positions", 0, CLI_TEXT, "all|last|LIST", &opt.positions, 0, 0, "rows to write, e.g. 0,5,10-20; default all", NULL},
-    {"out", 'o', CLI_TEXT, "FILE", &opt.out, 0, 0, "where the rows go; FILE.json describes them", NULL},
-    {"special", 's', CLI_FLAG, NULL, &opt.special, 0, 0, "markers in TEXT become control tokens", NULL},
-    {"no-bos", 0, CLI_FLAG, NULL, &opt.no_bos, 0, 0, "never put a beginning-of-text token in front of TEXT", NULL},
-    {"exact", 'e', CLI_FLAG, NULL, &opt.model.exact, 0, 0, "F32 activations against exactly dequantised weights (slow)", NULL},
-    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX, "positions; default: as many as there are tokens", NULL},
+    {"tokens", 'i', CLI_TEXT, "FILE", &opt.tokens, 0, 0,
+     "read token ids from FILE (blanks or commas between); - is stdin", NULL},
+    {"positions", 0, CLI_TEXT, "all|last|LIST", &opt.positions, 0, 0,
+     "rows to write, e.g. 0,5,10-20; default all", NULL},
+    {"out", 'o', CLI_TEXT, "FILE", &opt.out, 0, 0, "where the rows go; FILE.json describes them",
+     NULL},
+    {"special", 's', CLI_FLAG, NULL, &opt.special, 0, 0, "markers in TEXT become control tokens",
+     NULL},
+    {"no-bos", 0, CLI_FLAG, NULL, &opt.no_bos, 0, 0,
+     "never put a beginning-of-text token in front of TEXT", NULL},
+    {"exact", 'e', CLI_FLAG, NULL, &opt.model.exact, 0, 0,
+     "F32 activations against exactly dequantised weights (slow)", NULL},
+    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
+     "positions; default: as many as there are tokens", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
 const cli_command gem_logits_command = {
-    "gem logits", "MODEL", "write the logits of given positions as raw F32 rows",
-    "  gem logits gemma-3-270m -p \"The capital of France is\" --positions last --out paris.f32\n", 1, 1, options
+    .program = "gem logits",
+    .args = "MODEL",
+    .summary = "write the logits of given positions as raw F32 rows",
+    .text = "  gem logits gemma-3-270m -p \"The capital of France is\" --positions last --out "
+            "paris.f32\n",
+    .min_args = 1,
+    .max_args = 1,
+    .option = options,
 };
 
 static gem_status read_ids(const char *path, int32_t **ids, size_t *n, gem_error *err)
@@ -86,13 +99,15 @@ static gem_status parse_positions(const char *s, size_t n, uint8_t *want, gem_er
             if (end == p) break;
         }
         if (a > b || b >= n)
-            return gem_fail(err, GEM_E_RANGE, "--positions %s: positions go from 0 to %zu here", s, n - 1);
+            return gem_fail(err, GEM_E_RANGE, "--positions %s: positions go from 0 to %zu here", s,
+                            n - 1);
         memset(want + a, 1, (size_t)(b - a) + 1);
         if (!*end) return GEM_OK;
         if (*end != ',') break;
         p = end + 1;
     }
-    return gem_fail(err, GEM_E_ARG, "--positions %s: all, last, or a list such as 0,5,10-20 is needed", s);
+    return gem_fail(err, GEM_E_ARG,
+                    "--positions %s: all, last, or a list such as 0,5,10-20 is needed", s);
 }
 
 /* F32 rows in little-endian order, whatever the machine's. */
@@ -112,18 +127,21 @@ static bool write_row(FILE *f, const float *row, size_t n)
 }
 
 /* Run all tokens in pieces of at most `batch` rows and write the wanted rows. */
-static gem_status write_rows(gem_model *m, const int32_t *ids, size_t n, const uint8_t *want, size_t batch, FILE *f,
-                             gem_error *err)
+static gem_status write_rows(gem_model *m, const int32_t *ids, size_t n, const uint8_t *want,
+                             size_t batch, FILE *f, gem_error *err)
 {
     gem_model_info info;
     gem_session *s = NULL;
     gem_row *rows = calloc(batch, sizeof(*rows));
     const float **logits = calloc(batch, sizeof(*logits));
     gem_model_get_info(m, &info);
-    gem_status st = rows && logits ? gem_session_new(&s, m, err) : gem_fail(err, GEM_E_NOMEM, "no memory for a batch of %zu rows", batch);
+    gem_status st = rows && logits
+                        ? gem_session_new(&s, m, err)
+                        : gem_fail(err, GEM_E_NOMEM, "no memory for a batch of %zu rows", batch);
     for (size_t at = 0; st == GEM_OK && at < n && !cli_interrupted; at += batch) {
         size_t k = GEM_MIN(batch, n - at);
-        for (size_t i = 0; i < k; i++) rows[i] = (gem_row){s, ids[at + i], want[at + i] != 0};
+        for (size_t i = 0; i < k; i++)
+            rows[i] = (gem_row){s, ids[at + i], want[at + i] != 0};
         st = gem_batch_run(m, rows, k, logits, err);
         for (size_t i = 0; st == GEM_OK && i < k; i++)
             if (want[at + i] && !write_row(f, logits[i], (size_t)info.n_vocab))
@@ -136,8 +154,8 @@ static gem_status write_rows(gem_model *m, const int32_t *ids, size_t n, const u
     return st;
 }
 
-static gem_status write_description(const gem_model *m, const char *model_path, const int32_t *ids, size_t n,
-                                    const uint8_t *want, gem_error *err)
+static gem_status write_description(const gem_model *m, const char *model_path, const int32_t *ids,
+                                    size_t n, const uint8_t *want, gem_error *err)
 {
     gem_model_info info;
     gem_model_get_info(m, &info);
@@ -149,15 +167,18 @@ static gem_status write_description(const gem_model *m, const char *model_path, 
     json_int_t n_rows = (json_int_t)json_array_size(positions);
     char *config_text = gem_model_config_json(m);
     json_t *config = config_text ? json_loads(config_text, 0, NULL) : NULL;
-    json_t *doc = json_pack("{s:s, s:s, s:s, s:s, s:[I,i], s:b, s:s, s:s, s:o, s:o, s:o?, s:s}", "schema", "gem-logits/1", "model",
-                            model_path, "file", opt.out, "dtype", "f32-le", "shape", n_rows, (int)info.n_vocab, "exact",
-                            opt.model.exact, "kv_type", cli_kv_type_names[opt.model.kv_type], "isa", info.isa, "tokens", tokens,
-                            "positions", positions, "config", config, "build", GEM_BUILD_COMMIT);
+    json_t *doc =
+        json_pack("{s:s, s:s, s:s, s:s, s:[I,i], s:b, s:s, s:s, s:o, s:o, s:o?, s:s}", "schema",
+                  "gem-logits/1", "model", model_path, "file", opt.out, "dtype", "f32-le", "shape",
+                  n_rows, (int)info.n_vocab, "exact", opt.model.exact, "kv_type",
+                  cli_kv_type_names[opt.model.kv_type], "isa", info.isa, "tokens", tokens,
+                  "positions", positions, "config", config, "build", GEM_BUILD_COMMIT);
     char *text = doc ? json_dumps(doc, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     gem_bytes path = {0};
     gem_bytes_printf(&path, "%s.json", opt.out);
-    gem_status st = text && !path.failed ? gem_file_write_atomic(path.data, text, strlen(text), err)
-                                         : gem_fail(err, GEM_E_NOMEM, "no memory for the description");
+    gem_status st = text && !path.failed
+                        ? gem_file_write_atomic(path.data, text, strlen(text), err)
+                        : gem_fail(err, GEM_E_NOMEM, "no memory for the description");
     gem_bytes_free(&path);
     free(text);
     free(config_text);
@@ -185,13 +206,15 @@ static gem_status run(const char *arg, gem_error *err)
         st = gem_model_open(&words, path, &mo, err);
         if (st == GEM_OK)
             st = gem_tokenize(words, opt.prompt, strlen(opt.prompt),
-                              (opt.no_bos ? 0 : GEM_TOK_BOS) | (opt.special ? GEM_TOK_SPECIAL : 0), &ids, &n, err);
+                              (opt.no_bos ? 0 : GEM_TOK_BOS) | (opt.special ? GEM_TOK_SPECIAL : 0),
+                              &ids, &n, err);
         gem_model_close(words);
         if (st == GEM_OK && n == 0) st = gem_fail(err, GEM_E_ARG, "the text gives no tokens");
     }
     if (st != GEM_OK) goto done;
     want = malloc(n);
-    st = want ? parse_positions(opt.positions, n, want, err) : gem_fail(err, GEM_E_NOMEM, "no memory for %zu positions", n);
+    st = want ? parse_positions(opt.positions, n, want, err)
+              : gem_fail(err, GEM_E_NOMEM, "no memory for %zu positions", n);
     if (st != GEM_OK) goto done;
 
     cli_model_options(&mo, &opt.model);
@@ -206,9 +229,11 @@ static gem_status run(const char *arg, gem_error *err)
         goto done;
     }
     st = write_rows(m, ids, n, want, (size_t)mo.n_batch, f, err);
-    if (fclose(f) != 0 && st == GEM_OK) st = gem_fail(err, GEM_E_DEVICE, "%s: %s", opt.out, strerror(errno));
+    if (fclose(f) != 0 && st == GEM_OK)
+        st = gem_fail(err, GEM_E_DEVICE, "%s: %s", opt.out, strerror(errno));
     if (st == GEM_OK) st = write_description(m, path, ids, n, want, err);
-    if (st == GEM_OK && rename(part.data, opt.out) != 0) st = gem_fail(err, GEM_E_IO, "%s: %s", opt.out, strerror(errno));
+    if (st == GEM_OK && rename(part.data, opt.out) != 0)
+        st = gem_fail(err, GEM_E_IO, "%s: %s", opt.out, strerror(errno));
     if (st != GEM_OK) remove(part.data);
 done:
     gem_bytes_free(&part);

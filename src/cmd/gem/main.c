@@ -20,7 +20,8 @@ static const struct {
 static const char summary[] = "run large language models on this machine";
 static const char text[] =
     "MODEL is the path of a GGUF file, or a name that 'gem pull' has fetched (gemma-3-270m,\n"
-    "qwen2.5-coder-0.5b, qwen2.5-coder-1.5b). Answers go to stdout, progress and errors to stderr.\n"
+    "qwen2.5-coder-0.5b, qwen2.5-coder-1.5b). Answers go to stdout, progress and errors to "
+    "stderr.\n"
     "Exit codes: 0 done, 1 checked and it does not hold, 2 usage, 3 cannot run here, 4 fault.\n"
     "\n"
     "  gem pull qwen2.5-coder-0.5b\n"
@@ -52,7 +53,8 @@ static int no_such_command(const char *name)
 static int help_as(const char *format)
 {
     const cli_command *list[ARRAY_LEN(commands)];
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++) list[i] = commands[i].command;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        list[i] = commands[i].command;
     if (cli_help_as_tree("gem", summary, list, ARRAY_LEN(list), text, format)) return CLI_DONE;
     fprintf(stderr, "gem: --help-as %s: man, bash, zsh or fish\n", format);
     return CLI_USAGE;

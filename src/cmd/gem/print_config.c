@@ -10,17 +10,25 @@ static struct {
 } opt;
 
 static const cli_option options[] = {
-    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX, "positions a session may hold; default: the model's, at most 4096", NULL},
-    {"sha256", 0, CLI_FLAG, NULL, &opt.sha256, 0, 0, "add the digest of the model file (reads all of it)", NULL},
+    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
+     "positions a session may hold; default: the model's, at most 4096", NULL},
+    {"sha256", 0, CLI_FLAG, NULL, &opt.sha256, 0, 0,
+     "add the digest of the model file (reads all of it)", NULL},
     {"exact", 0, CLI_FLAG, NULL, &opt.model.exact, 0, 0, "the exact mode of gem logits", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
 const cli_command gem_print_config_command = {
-    "gem print-config", "MODEL", "print as JSON how a model would run here",
-    "Model and manifest digest, backend, instruction set, routes, tile sizes, type and exact bytes of\n"
-    "keys and values, threads, build.\n", 1, 1, options
+    .program = "gem print-config",
+    .args = "MODEL",
+    .summary = "print as JSON how a model would run here",
+    .text = "Model and manifest digest, backend, instruction set, routes, tile sizes, type and "
+            "exact bytes of\n"
+            "keys and values, threads, build.\n",
+    .min_args = 1,
+    .max_args = 1,
+    .option = options,
 };
 
 int gem_print_config_main(int argc, char **argv)

@@ -17,36 +17,58 @@ static struct {
 } opt;
 
 static const cli_option options[] = {
-    {"prompt", 'p', CLI_TEXT, "TEXT", &opt.prompt, 0, 0, "the prompt; without it and --file: a conversation", NULL},
+    {"prompt", 'p', CLI_TEXT, "TEXT", &opt.prompt, 0, 0,
+     "the prompt; without it and --file: a conversation", NULL},
     {"file", 'f', CLI_TEXT, "FILE", &opt.file, 0, 0, "read the prompt from FILE; - is stdin", NULL},
-    {"predict", 'n', CLI_INT, "N", &opt.n, 1, INT32_MAX, "most tokens to generate; default: raw 128, chat until done", &opt.n_seen},
-    {"chat", 0, CLI_FLAG, NULL, &opt.chat, 0, 0, "use the model's chat format; default when its file has a template", NULL},
-    {"raw", 0, CLI_FLAG, NULL, &opt.raw, 0, 0, "continue the prompt as it stands; default for base models", NULL},
+    {"predict", 'n', CLI_INT, "N", &opt.n, 1, INT32_MAX,
+     "most tokens to generate; default: raw 128, chat until done", &opt.n_seen},
+    {"chat", 0, CLI_FLAG, NULL, &opt.chat, 0, 0,
+     "use the model's chat format; default when its file has a template", NULL},
+    {"raw", 0, CLI_FLAG, NULL, &opt.raw, 0, 0,
+     "continue the prompt as it stands; default for base models", NULL},
     {"system", 0, CLI_TEXT, "TEXT", &opt.system, 0, 0, "system message of a chat", NULL},
-    {"special", 0, CLI_FLAG, NULL, &opt.special, 0, 0, "markers in a raw prompt become control tokens", NULL},
-    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX, "positions; default: the model's, at most 4096", NULL},
-    {"temperature", 'T', CLI_FLOAT, "X", &opt.sampler.temperature, 0, 100, "0: always the likeliest token (default)", NULL},
-    {"top-k", 0, CLI_INT, "N", &opt.sampler.top_k, 0, INT32_MAX, "draw from the N likeliest; 0: off (default)", NULL},
-    {"top-p", 0, CLI_FLOAT, "X", &opt.sampler.top_p, 0, 1, "draw from the likeliest that sum to X; 1: off (default)", NULL},
-    {"min-p", 0, CLI_FLOAT, "X", &opt.sampler.min_p, 0, 1, "drop tokens below X times the likeliest; 0: off (default)", NULL},
-    {"repetition-penalty", 0, CLI_FLOAT, "X", &opt.sampler.repetition_penalty, 0, 100, "1: off (default)", NULL},
-    {"presence-penalty", 0, CLI_FLOAT, "X", &opt.sampler.presence_penalty, -100, 100, "0: off (default)", NULL},
-    {"frequency-penalty", 0, CLI_FLOAT, "X", &opt.sampler.frequency_penalty, -100, 100, "0: off (default)", NULL},
-    {"penalty-last-n", 0, CLI_INT, "N", &opt.sampler.penalty_last_n, 0, INT32_MAX, "tokens that --repetition-penalty looks back; default 64", NULL},
-    {"seed", 0, CLI_U64, "N", &opt.sampler.seed, 0, 0, "the same seed gives the same text; default 0", NULL},
+    {"special", 0, CLI_FLAG, NULL, &opt.special, 0, 0,
+     "markers in a raw prompt become control tokens", NULL},
+    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
+     "positions; default: the model's, at most 4096", NULL},
+    {"temperature", 'T', CLI_FLOAT, "X", &opt.sampler.temperature, 0, 100,
+     "0: always the likeliest token (default)", NULL},
+    {"top-k", 0, CLI_INT, "N", &opt.sampler.top_k, 0, INT32_MAX,
+     "draw from the N likeliest; 0: off (default)", NULL},
+    {"top-p", 0, CLI_FLOAT, "X", &opt.sampler.top_p, 0, 1,
+     "draw from the likeliest that sum to X; 1: off (default)", NULL},
+    {"min-p", 0, CLI_FLOAT, "X", &opt.sampler.min_p, 0, 1,
+     "drop tokens below X times the likeliest; 0: off (default)", NULL},
+    {"repetition-penalty", 0, CLI_FLOAT, "X", &opt.sampler.repetition_penalty, 0, 100,
+     "1: off (default)", NULL},
+    {"presence-penalty", 0, CLI_FLOAT, "X", &opt.sampler.presence_penalty, -100, 100,
+     "0: off (default)", NULL},
+    {"frequency-penalty", 0, CLI_FLOAT, "X", &opt.sampler.frequency_penalty, -100, 100,
+     "0: off (default)", NULL},
+    {"penalty-last-n", 0, CLI_INT, "N", &opt.sampler.penalty_last_n, 0, INT32_MAX,
+     "tokens that --repetition-penalty looks back; default 64", NULL},
+    {"seed", 0, CLI_U64, "N", &opt.sampler.seed, 0, 0,
+     "the same seed gives the same text; default 0", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, &opt.quiet, 0, 0, "no figures at the end", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
 const cli_command gem_run_command = {
-    "gem run", "MODEL", "continue a prompt, answer a question, or talk",
-    "The text goes to stdout, token rates to stderr. Ctrl-C stops an answer, twice ends the program.\n"
-    "In a conversation: /clear forgets it, /exit or Ctrl-D ends it, a line that ends in \\ goes on.\n"
-    "\n"
-    "  gem run qwen2.5-coder-0.5b -p \"Write a haiku about C.\"\n"
-    "  gem run gemma-3-270m -p \"Once upon a time\" -n 40\n"
-    "  gem run qwen2.5-coder-0.5b\n", 1, 1, options
+    .program = "gem run",
+    .args = "MODEL",
+    .summary = "continue a prompt, answer a question, or talk",
+    .text = "The text goes to stdout, token rates to stderr. Ctrl-C stops an answer, twice ends "
+            "the program.\n"
+            "In a conversation: /clear forgets it, /exit or Ctrl-D ends it, a line that ends in \\ "
+            "goes on.\n"
+            "\n"
+            "  gem run qwen2.5-coder-0.5b -p \"Write a haiku about C.\"\n"
+            "  gem run gemma-3-270m -p \"Once upon a time\" -n 40\n"
+            "  gem run qwen2.5-coder-0.5b\n",
+    .min_args = 1,
+    .max_args = 1,
+    .option = options,
 };
 
 /* Messages of the conversation so far; owns its strings. */
@@ -70,7 +92,8 @@ static gem_status say(conversation *c, const char *role, const char *content, ge
 
 static void forget(conversation *c, size_t keep)
 {
-    while (c->n > keep) free((void *)c->message[--c->n].content);
+    while (c->n > keep)
+        free((void *)c->message[--c->n].content);
     if (!keep) {
         free(c->message);
         c->message = NULL;
@@ -78,22 +101,24 @@ static void forget(conversation *c, size_t keep)
 }
 
 /* Tokens of the prompt: the whole conversation in the family's format, or the text as it stands. */
-static gem_status prompt_tokens(generator *g, const conversation *chat, const char *text, size_t len, int32_t **ids,
-                                size_t *n, gem_error *err)
+static gem_status prompt_tokens(generator *g, const conversation *chat, const char *text,
+                                size_t len, int32_t **ids, size_t *n, gem_error *err)
 {
     if (chat) return gem_chat_tokens(g->model, chat->message, chat->n, ids, n, err);
-    gem_status st = gem_tokenize(g->model, text, len, GEM_TOK_BOS | (opt.special ? GEM_TOK_SPECIAL : 0), ids, n, err);
+    gem_status st = gem_tokenize(g->model, text, len,
+                                 GEM_TOK_BOS | (opt.special ? GEM_TOK_SPECIAL : 0), ids, n, err);
     if (st == GEM_OK && *n == 0) {
         free(*ids);
         *ids = NULL;
-        st = gem_fail(err, GEM_E_ARG, "the prompt is empty and this model has no beginning-of-text token");
+        st = gem_fail(err, GEM_E_ARG,
+                      "the prompt is empty and this model has no beginning-of-text token");
     }
     return st;
 }
 
 /* One prompt, one answer. In a chat the message was said already; the answer is said here. */
-static gem_status answer(generator *g, conversation *chat, const char *text, size_t len, uint64_t load_ns,
-                         generate_stats *stats, gem_error *err)
+static gem_status answer(generator *g, conversation *chat, const char *text, size_t len,
+                         uint64_t load_ns, generate_stats *stats, gem_error *err)
 {
     int32_t *ids = NULL;
     size_t n = 0;
@@ -142,7 +167,8 @@ static gem_status converse(generator *g, bool chat, uint64_t load_ns, gem_error 
     conversation c = {0};
     generate_stats stats;
     line_reader *l = line_open("> ");
-    gem_status st = l ? start_over(&c, err) : gem_fail(err, GEM_E_NOMEM, "no memory for the line editor");
+    gem_status st =
+        l ? start_over(&c, err) : gem_fail(err, GEM_E_NOMEM, "no memory for the line editor");
     fprintf(stderr, chat ? "Type a message. /clear forgets, /exit ends.\n"
                          : "Base model: type the beginning of a text. /exit ends.\n");
     while (st == GEM_OK) {
@@ -158,7 +184,8 @@ static gem_status converse(generator *g, bool chat, uint64_t load_ns, gem_error 
             size_t before = c.n;
             cli_clear_interrupt();
             if (chat) st = say(&c, "user", text, err);
-            if (st == GEM_OK) st = answer(g, chat ? &c : NULL, text, strlen(text), load_ns, &stats, err);
+            if (st == GEM_OK)
+                st = answer(g, chat ? &c : NULL, text, strlen(text), load_ns, &stats, err);
             load_ns = 0;
             if (st == GEM_E_RANGE) { /* the conversation no longer fits; take back the message */
                 fprintf(stderr, "%s; /clear starts over\n", err->text);
@@ -173,13 +200,14 @@ static gem_status converse(generator *g, bool chat, uint64_t load_ns, gem_error 
     return st;
 }
 
-static gem_status one_shot(generator *g, bool chat, const char *text, size_t len, uint64_t load_ns, bool *interrupted,
-                           gem_error *err)
+static gem_status one_shot(generator *g, bool chat, const char *text, size_t len, uint64_t load_ns,
+                           bool *interrupted, gem_error *err)
 {
     conversation c = {0};
     generate_stats stats = {0};
     gem_status st = GEM_OK;
-    if (chat && memchr(text, 0, len)) return gem_fail(err, GEM_E_ARG, "a chat message cannot hold a NUL byte");
+    if (chat && memchr(text, 0, len))
+        return gem_fail(err, GEM_E_ARG, "a chat message cannot hold a NUL byte");
     if (chat) st = start_over(&c, err);
     if (chat && st == GEM_OK) st = say(&c, "user", text, err);
     if (st == GEM_OK) st = answer(g, chat ? &c : NULL, text, len, load_ns, &stats, err);
@@ -208,7 +236,8 @@ int gem_run_main(int argc, char **argv)
 
     cli_catch_interrupt();
     gem_status st = cli_model_path(args[0], path, sizeof(path), &err);
-    if (st == GEM_OK && !talk && !opt.prompt) st = cli_read(opt.file ? opt.file : "-", &text, &len, &err);
+    if (st == GEM_OK && !talk && !opt.prompt)
+        st = cli_read(opt.file ? opt.file : "-", &text, &len, &err);
     if (st != GEM_OK) goto done;
     uint64_t start = gem_now_ns();
     cli_model_options(&mo, &opt.model);
@@ -218,8 +247,9 @@ int gem_run_main(int argc, char **argv)
     uint64_t load_ns = gem_now_ns() - start;
     bool chat = opt.chat || (!opt.raw && cli_has_chat_template(path));
     if (opt.prompt) len = strlen(opt.prompt);
-    st = talk ? converse(&g, chat, load_ns, &err)
-              : one_shot(&g, chat, opt.prompt ? opt.prompt : text, len, load_ns, &interrupted, &err);
+    st = talk
+             ? converse(&g, chat, load_ns, &err)
+             : one_shot(&g, chat, opt.prompt ? opt.prompt : text, len, load_ns, &interrupted, &err);
     if (st == GEM_OK) code = interrupted ? CLI_INTERRUPTED : cli_flush(c);
 done:
     if (st != GEM_OK) code = cli_fail(c, &err);

@@ -11,20 +11,31 @@ static struct {
 
 static const cli_option options[] = {
     {"prompt", 'p', CLI_TEXT, "TEXT", &opt.prompt, 0, 0, "the text", NULL},
-    {"file", 'f', CLI_TEXT, "FILE", &opt.file, 0, 0, "read the text from FILE; - is stdin (default)", NULL},
-    {"special", 's', CLI_FLAG, NULL, &opt.special, 0, 0, "markers such as <|im_end|> in the text become control tokens", NULL},
-    {"no-bos", 0, CLI_FLAG, NULL, &opt.no_bos, 0, 0, "never put a beginning-of-text token in front", NULL},
-    {"chat-user", 0, CLI_FLAG, NULL, &opt.chat, 0, 0, "the tokens of a chat with this one user message", NULL},
+    {"file", 'f', CLI_TEXT, "FILE", &opt.file, 0, 0,
+     "read the text from FILE; - is stdin (default)", NULL},
+    {"special", 's', CLI_FLAG, NULL, &opt.special, 0, 0,
+     "markers such as <|im_end|> in the text become control tokens", NULL},
+    {"no-bos", 0, CLI_FLAG, NULL, &opt.no_bos, 0, 0, "never put a beginning-of-text token in front",
+     NULL},
+    {"chat-user", 0, CLI_FLAG, NULL, &opt.chat, 0, 0,
+     "the tokens of a chat with this one user message", NULL},
     {"count", 'c', CLI_FLAG, NULL, &opt.count, 0, 0, "print only how many tokens there are", NULL},
     {"json", 'j', CLI_FLAG, NULL, &opt.json, 0, 0, "print ids and pieces as JSON", NULL},
-    {"decode", 'd', CLI_FLAG, NULL, &opt.decode, 0, 0, "the text is a list of ids: print what they spell", NULL},
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}
+    {"decode", 'd', CLI_FLAG, NULL, &opt.decode, 0, 0,
+     "the text is a list of ids: print what they spell", NULL},
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
 const cli_command gem_tokenize_command = {
-    "gem tokenize", "MODEL", "turn text into token ids, or ids into text",
-    "Prints the ids on one line, separated by blanks. Exact for any bytes: invalid UTF-8 becomes\n"
-    "byte tokens.\n", 1, 1, options
+    .program = "gem tokenize",
+    .args = "MODEL",
+    .summary = "turn text into token ids, or ids into text",
+    .text = "Prints the ids on one line, separated by blanks. Exact for any bytes: invalid UTF-8 "
+            "becomes\n"
+            "byte tokens.\n",
+    .min_args = 1,
+    .max_args = 1,
+    .option = options,
 };
 
 static gem_status decode_ids(const gem_model *m, const char *text, gem_error *err)
@@ -39,7 +50,8 @@ static gem_status decode_ids(const gem_model *m, const char *text, gem_error *er
         long id = strtol(p, &end, 10);
         if (end == p) return gem_fail(err, GEM_E_ARG, "'%.20s' is no token id", p);
         if (id < 0 || id >= info.n_vocab)
-            return gem_fail(err, GEM_E_RANGE, "token id %ld is outside the vocabulary of %d", id, info.n_vocab);
+            return gem_fail(err, GEM_E_RANGE, "token id %ld is outside the vocabulary of %d", id,
+                            info.n_vocab);
         const char *bytes = gem_token_bytes(m, (int32_t)id, opt.special, &len);
         fwrite(bytes, 1, len, stdout);
         p = end;
@@ -59,13 +71,16 @@ static int print_tokens(const gem_model *m, const int32_t *ids, size_t n)
 {
     if (opt.json) {
         json_t *list = json_array();
-        for (size_t i = 0; i < n; i++) json_array_append_new(list, token_json(m, ids[i]));
-        return cli_print_json(&gem_tokenize_command, json_pack("{s:I, s:o}", "n_tokens", (json_int_t)n, "tokens", list));
+        for (size_t i = 0; i < n; i++)
+            json_array_append_new(list, token_json(m, ids[i]));
+        return cli_print_json(&gem_tokenize_command,
+                              json_pack("{s:I, s:o}", "n_tokens", (json_int_t)n, "tokens", list));
     }
     if (opt.count) {
         printf("%zu\n", n);
     } else {
-        for (size_t i = 0; i < n; i++) printf("%s%d", i ? " " : "", ids[i]);
+        for (size_t i = 0; i < n; i++)
+            printf("%s%d", i ? " " : "", ids[i]);
         putchar('\n');
     }
     return cli_flush(&gem_tokenize_command);

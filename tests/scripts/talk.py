@@ -1,0 +1,104 @@
+"""talk.py GEM: a conversation at a pseudo-terminal. Prints what failed; exit 0 when nothing did."""
+import os
+import pty
+import select
+import signal
+import sys
+import time
+
+failures = []
+
+
+class Terminal:
+    def __init__(self, argv):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvp(argv[0], argv)
+        self.text = ""
+
+    def wait_for(self, what, seconds=60):
+        """Read until `what` stands in the text; returns the text up to it and forgets it."""
+        end = time.monotonic() + seconds
+        while what not in self.text:
+            if time.monotonic() > end or not select.select([self.fd], [], [], 0.1)[0]:
+                if time.monotonic() > end:
+                    failures.append(f"waited for {what!r}, saw {self.text[-300:]!r}")
+                    return ""
+                continue
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            if not data:
+                failures.append(f"ended before {what!r}: {self.text[-300:]!r}")
+                return ""
+            self.text += data.decode("utf-8", "replace")
+        seen, self.text = self.text.split(what, 1)
+        return seen
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def end(self):
+        """Exit code, once everything was read."""
+        for _ in range(100):
+            try:
+                self.text += os.read(self.fd, 65536).decode("utf-8", "replace")
+            except OSError:
+                break
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+def check(what, holds):
+    if not holds:
+        failures.append(what)
+
+
+t = Terminal([sys.argv[1], "run", "qwen2.5-coder-0.5b"])
+t.wait_for("> ")
+t.type("My name is Ada. Say only: hello Ada.\r")
+t.wait_for("[prompt ")
+t.wait_for("> ")
+# the second turn reuses the first and knows it
+t.type("What is my name? One word.\r")
+answer = t.wait_for("[prompt ")
+check(f"the conversation is remembered: {answer!r}", "Ada" in answer)
+figures = t.wait_for("]")
+check(f"the prefix is reused: {figures!r}", "kept" in figures)
+t.wait_for("> ")
+# Ctrl-C stops an answer and leads back to the prompt
+t.type("Count from 1 to 1000, one number a line.\r")
+t.wait_for("7")
+t.type("\x03")
+t.wait_for("interrupted]")
+t.wait_for("> ")
+# Ctrl-C at the prompt drops the line
+t.type("half a line\x03")
+t.wait_for("> ")
+t.type("/clear\r")
+t.wait_for("> ")
+t.type("What is my name? One word.\r")
+answer = t.wait_for("[prompt ")
+check(f"/clear forgets: {answer!r}", "Ada" not in answer)
+t.wait_for("> ")
+t.type("two \\\r")
+t.wait_for("> ")
+t.type("lines\r")
+t.wait_for("[prompt ")
+t.wait_for("> ")
+t.type("/exit\r")
+check("exit code", t.end() == 0)
+
+t = Terminal([sys.argv[1], "run", "gemma-3-270m"])
+t.wait_for("> ")
+t.type("\x04")
+check("Ctrl-D ends with 0", t.end() == 0)
+
+t = Terminal([sys.argv[1], "run", "qwen2.5-coder-0.5b", "-p", "Count from 1 to 1000.", "-q"])
+t.wait_for("5")
+os.kill(t.pid, signal.SIGTERM)
+check("SIGTERM ends the process", t.end() == -signal.SIGTERM)
+
+print("\n".join(failures) or "the conversation went as it should")
+sys.exit(bool(failures))
