@@ -1,0 +1,45 @@
+/* api.c - public calls that only pass on: opening by backend name, text to tokens and back, chat.
+ */
+#include "runtime/engine.h"
+
+#include <stdlib.h>
+
+gem_status gem_model_open(gem_model **out, const char *path, const gem_model_options *opt,
+                          gem_error *err)
+{
+    gem_engine_options e = {0};
+    const char *name = opt ? opt->backend : NULL;
+    *out = NULL;
+    e.ops = gem_backend_find(name);
+    if (!e.ops)
+        return gem_fail(err, GEM_E_UNSUPPORTED, "backend %.64s is not in this build; it has: %s",
+                        name, gem_backend_names());
+    return gem_model_open_engine(out, path, opt, &e, err);
+}
+
+gem_status gem_tokenize(const gem_model *m, const char *text, size_t text_len, int flags,
+                        int32_t **tokens, size_t *n_tokens, gem_error *err)
+{
+    return gem_tokenizer_encode(m->tok, text, text_len, flags, tokens, n_tokens, err);
+}
+
+const char *gem_token_bytes(const gem_model *m, int32_t token, bool special, size_t *len)
+{
+    if (token < 0 || token >= gem_tokenizer_n_vocab(m->tok)) {
+        *len = 0;
+        return "";
+    }
+    return gem_tokenizer_bytes(m->tok, token, special, len);
+}
+
+bool gem_token_is_end(const gem_model *m, int32_t token)
+{
+    return token >= 0 && token < gem_tokenizer_n_vocab(m->tok) &&
+           gem_tokenizer_is_end(m->tok, token);
+}
+
+gem_status gem_chat_tokens(const gem_model *m, const gem_message *messages, size_t n_messages,
+                           int32_t **tokens, size_t *n_tokens, gem_error *err)
+{
+    return gem_chat_render(m->tok, m->chat, messages, n_messages, tokens, n_tokens, err);
+}

@@ -1,0 +1,73 @@
+/* engine.h - inside the runtime: what a model and a session are made of, and the options that only
+ * our own programs and tests set. */
+#ifndef GEM_ENGINE_H
+#define GEM_ENGINE_H
+
+#include "chat/chat.h"
+#include "model/model.h"
+#include "runtime/kv.h"
+
+enum { GEM_DEFAULT_LOGITS = 64 };
+
+typedef struct gem_engine_options {
+    int32_t n_logits; /* most rows of a batch that want logits; 0: min(n_batch, GEM_DEFAULT_LOGITS).
+                         Each takes n_vocab floats. `gem logits` asks for n_batch. */
+    const gem_backend_ops *ops; /* NULL: by the name in the options */
+} gem_engine_options;
+
+/* gem_model_open with these options; engine may be NULL. */
+gem_status gem_model_open_engine(gem_model **out, const char *path, const gem_model_options *opt,
+                                 const gem_engine_options *engine, gem_error *err);
+/* The same on a container that is open already; owned by the model on success. */
+gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_options *opt,
+                               const gem_engine_options *engine, gem_error *err);
+
+struct gem_model {
+    gem_gguf *file;     /* owned */
+    gem_tokenizer *tok; /* owned */
+    gem_chat_family chat;
+    gem_plan plan; /* empty when vocab_only */
+    const gem_backend_ops *ops;
+    gem_backend *be; /* owned; NULL when vocab_only */
+    gem_kv_layout layout;
+    gem_kv_store *kv;          /* owned */
+    char *family, *name, *isa; /* owned */
+    int n_threads, n_sessions, n_open;
+    int32_t n_ctx, n_batch, n_logits;
+    gem_kv_type kv_type;
+    bool exact, no_repack;
+    gem_log log;
+
+    /* one batch, allocated at open: a session's rows are put here and run */
+    int32_t *token, *pos, *seq; /* [n_batch] */
+    uint8_t *want;              /* [n_batch] */
+    gem_row *row;               /* [n_batch], for prefill */
+    const float **row_logits;   /* [n_batch], for prefill */
+    const float **logits;       /* [n_logits] */
+    const int32_t **table;      /* [n_sessions * n_layers] */
+    gem_session **batch;        /* [n_sessions], sessions of this batch by seq */
+};
+
+struct gem_session {
+    gem_model *m; /* borrowed */
+    gem_kv_seq kv;
+    bool failed;     /* a backend error: may only be freed */
+    int32_t n_batch; /* rows in the batch being put together; 0 outside */
+    int32_t seq;     /* index in it */
+};
+
+struct gem_checkpoint {
+    gem_model *m; /* borrowed */
+    gem_kv_seq kv;
+};
+
+/* Rows of one session at once, logits for those with want[i] (NULL: the last alone); at most
+ * n_batch rows. logits_out as in gem_batch_run. */
+gem_status gem_session_run(gem_session *s, const int32_t *tokens, size_t n_tokens,
+                           const uint8_t *want, const float **logits_out, gem_error *err);
+
+/* SHA-256 in hex over the sorted list of metadata scalars (arrays by kind and length) and of tensor
+ * names, types and shapes: names a file's contents without reading its weights. GEM_E_NOMEM. */
+gem_status gem_manifest_digest(const gem_gguf *g, char hex[65], gem_error *err);
+
+#endif

@@ -1,0 +1,237 @@
+/* session.c - sequences: batches of rows through the backend, and the ways back (checkpoint, trim,
+ * fork). A batch is checked whole before anything changes: tokens, positions, pages. */
+#include "runtime/engine.h"
+
+#include <stdlib.h>
+
+gem_status gem_session_new(gem_session **out, gem_model *m, gem_error *err)
+{
+    *out = NULL;
+    if (!m->be)
+        return gem_fail(err, GEM_E_ARG, "the model was opened with vocab_only: it has no sessions");
+    if (m->n_open >= m->n_sessions)
+        return gem_fail(err, GEM_E_RANGE, "all %d sessions are open (option n_sessions)",
+                        m->n_sessions);
+    gem_session *s = calloc(1, sizeof(*s));
+    if (!s) return gem_fail(err, GEM_E_NOMEM, "no memory for a session");
+    gem_status st = gem_kv_seq_init(&s->kv, m->kv, err);
+    if (st != GEM_OK) {
+        free(s);
+        return st;
+    }
+    s->m = m;
+    m->n_open++;
+    *out = s;
+    return GEM_OK;
+}
+
+void gem_session_free(gem_session *s)
+{
+    if (!s) return;
+    gem_kv_seq_deinit(&s->kv);
+    s->m->n_open--;
+    free(s);
+}
+
+int32_t gem_session_position(const gem_session *s)
+{
+    return s->kv.n_pos;
+}
+
+static gem_status check_alive(const gem_session *s, gem_error *err)
+{
+    if (!s->failed) return GEM_OK;
+    return gem_fail(err, GEM_E_DEVICE,
+                    "the backend failed in an earlier batch of this session: free it");
+}
+
+static gem_status check_tokens(const gem_model *m, const int32_t *tokens, size_t n, gem_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= m->plan.n_vocab)
+            return gem_fail(err, GEM_E_RANGE, "token %zu is %d, the vocabulary has %d", i,
+                            tokens[i], m->plan.n_vocab);
+    return GEM_OK;
+}
+
+static gem_status check_room(const gem_session *s, size_t n, gem_error *err)
+{
+    if (n <= (size_t)(s->m->n_ctx - s->kv.n_pos)) return GEM_OK;
+    return gem_fail(err, GEM_E_RANGE, "%zu tokens do not fit: %d of %d positions are filled", n,
+                    s->kv.n_pos, s->m->n_ctx);
+}
+
+/* ---- one batch ---- */
+
+/* Put the rows into the model's scratch: token, position, sequence, want. Sessions get their index
+ * by first appearance and count their rows. */
+static gem_status put_rows(gem_model *m, const gem_row *rows, int32_t n_rows, int32_t *n_seqs,
+                           gem_error *err)
+{
+    int32_t n_want = 0;
+    gem_status st;
+    for (int32_t i = 0; i < n_rows; i++) {
+        gem_session *s = rows[i].session;
+        if (!s || s->m != m)
+            return gem_fail(err, GEM_E_ARG, "row %d has no session of this model", i);
+        if ((st = check_alive(s, err)) != GEM_OK) return st;
+        if ((st = check_tokens(m, &rows[i].token, 1, err)) != GEM_OK) return st;
+        if (s->n_batch == 0) {
+            s->seq = (*n_seqs)++;
+            m->batch[s->seq] = s;
+        }
+        m->token[i] = rows[i].token;
+        m->pos[i] = s->kv.n_pos + s->n_batch;
+        m->seq[i] = s->seq;
+        m->want[i] = rows[i].want_logits;
+        n_want += rows[i].want_logits;
+        s->n_batch++;
+        if ((st = check_room(s, (size_t)s->n_batch, err)) != GEM_OK) return st;
+    }
+    if (n_want > m->n_logits)
+        return gem_fail(err, GEM_E_ARG, "%d rows want logits, a batch gives at most %d", n_want,
+                        m->n_logits);
+    return GEM_OK;
+}
+
+static gem_status take_pages(gem_model *m, int32_t n_seqs, gem_error *err)
+{
+    int32_t need[GEM_KV_MAX_POOLS] = {0};
+    for (int32_t i = 0; i < n_seqs; i++)
+        gem_kv_need(&m->batch[i]->kv, m->batch[i]->n_batch, need);
+    gem_status st = gem_kv_check(m->kv, need, err);
+    if (st != GEM_OK) return st;
+    for (int32_t i = 0; i < n_seqs; i++) {
+        gem_session *s = m->batch[i];
+        gem_kv_append(&s->kv, s->n_batch);
+        for (int l = 0; l < m->plan.n_layers; l++)
+            m->table[i * m->plan.n_layers + l] = gem_kv_table(&s->kv, l);
+    }
+    return GEM_OK;
+}
+
+gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows, const float **logits_out,
+                         gem_error *err)
+{
+    int32_t n_seqs = 0, n = (int32_t)n_rows;
+    if (!m->be || n_rows == 0 || n_rows > (size_t)m->n_batch)
+        return gem_fail(err, GEM_E_ARG, "a batch of %zu rows, expected 1 to %d", n_rows,
+                        m->n_batch);
+
+    gem_status st = put_rows(m, rows, n, &n_seqs, err);
+    if (st == GEM_OK) st = take_pages(m, n_seqs, err);
+    if (st == GEM_OK) {
+        const gem_batch b = {n, m->token, m->pos, m->seq, m->want, n_seqs, m->table};
+        st = m->ops->run(m->be, &b, m->logits, err);
+        for (int32_t i = 0; i < n_seqs; i++) {
+            if (st == GEM_OK)
+                gem_kv_commit(&m->batch[i]->kv, m->batch[i]->n_batch);
+            else
+                m->batch[i]->failed = true;
+        }
+    }
+    for (int32_t i = 0; i < n_seqs; i++)
+        m->batch[i]->n_batch = 0;
+    if (st != GEM_OK) return st;
+    if (logits_out)
+        for (int32_t i = 0, k = 0; i < n; i++)
+            logits_out[i] = m->want[i] ? m->logits[k++] : NULL;
+    return GEM_OK;
+}
+
+/* ---- one session ---- */
+
+gem_status gem_session_run(gem_session *s, const int32_t *tokens, size_t n_tokens,
+                           const uint8_t *want, const float **logits_out, gem_error *err)
+{
+    gem_model *m = s->m;
+    if (n_tokens == 0 || n_tokens > (size_t)m->n_batch)
+        return gem_fail(err, GEM_E_ARG, "a batch of %zu rows, expected 1 to %d", n_tokens,
+                        m->n_batch);
+    for (size_t i = 0; i < n_tokens; i++)
+        m->row[i] = (gem_row){s, tokens[i], want ? want[i] != 0 : i + 1 == n_tokens};
+    return gem_batch_run(m, m->row, n_tokens, logits_out, err);
+}
+
+gem_status gem_session_prefill(gem_session *s, const int32_t *tokens, size_t n_tokens,
+                               gem_prefill_fn progress, void *user, const float **logits,
+                               gem_error *err)
+{
+    gem_model *m = s->m;
+    gem_status st;
+    *logits = NULL;
+    if (n_tokens == 0) return gem_fail(err, GEM_E_ARG, "a prompt of 0 tokens");
+    if ((st = check_alive(s, err)) != GEM_OK) return st;
+    if ((st = check_tokens(m, tokens, n_tokens, err)) != GEM_OK) return st;
+    if ((st = check_room(s, n_tokens, err)) != GEM_OK) return st;
+
+    for (size_t done = 0; done < n_tokens;) {
+        size_t n = GEM_MIN(n_tokens - done, (size_t)m->n_batch);
+        bool last = done + n == n_tokens;
+        for (size_t i = 0; i < n; i++)
+            m->row[i] = (gem_row){s, tokens[done + i], last && i + 1 == n};
+        if ((st = gem_batch_run(m, m->row, n, m->row_logits, err)) != GEM_OK) return st;
+        done += n;
+        if (last) *logits = m->row_logits[n - 1];
+        if (progress && !progress(user, done, n_tokens) && !last)
+            return gem_fail(err, GEM_E_CANCELLED, "cancelled after %zu of %zu tokens", done,
+                            n_tokens);
+    }
+    return GEM_OK;
+}
+
+gem_status gem_session_decode(gem_session *s, int32_t token, const float **logits, gem_error *err)
+{
+    return gem_session_prefill(s, &token, 1, NULL, NULL, logits, err);
+}
+
+/* ---- the ways back ---- */
+
+gem_status gem_session_checkpoint(const gem_session *s, gem_checkpoint **out, gem_error *err)
+{
+    gem_status st = check_alive(s, err);
+    *out = NULL;
+    if (st != GEM_OK) return st;
+    gem_checkpoint *c = calloc(1, sizeof(*c));
+    if (!c) return gem_fail(err, GEM_E_NOMEM, "no memory for a checkpoint");
+    if ((st = gem_kv_seq_init(&c->kv, s->m->kv, err)) != GEM_OK) {
+        free(c);
+        return st;
+    }
+    c->m = s->m;
+    gem_kv_seq_copy(&c->kv, &s->kv);
+    *out = c;
+    return GEM_OK;
+}
+
+gem_status gem_session_rollback(gem_session *s, const gem_checkpoint *c, gem_error *err)
+{
+    gem_status st = check_alive(s, err);
+    if (st != GEM_OK) return st;
+    if (c->m != s->m) return gem_fail(err, GEM_E_ARG, "the checkpoint belongs to another model");
+    gem_kv_seq_copy(&s->kv, &c->kv);
+    return GEM_OK;
+}
+
+void gem_checkpoint_free(gem_checkpoint *c)
+{
+    if (!c) return;
+    gem_kv_seq_deinit(&c->kv);
+    free(c);
+}
+
+gem_status gem_session_trim(gem_session *s, int32_t position, gem_error *err)
+{
+    gem_status st = check_alive(s, err);
+    return st != GEM_OK ? st : gem_kv_trim(&s->kv, position, err);
+}
+
+gem_status gem_session_fork(gem_session **out, const gem_session *s, gem_error *err)
+{
+    gem_status st = check_alive(s, err);
+    *out = NULL;
+    if (st != GEM_OK) return st;
+    if ((st = gem_session_new(out, s->m, err)) != GEM_OK) return st;
+    gem_kv_seq_copy(&(*out)->kv, &s->kv);
+    return GEM_OK;
+}
