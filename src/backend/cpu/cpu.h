@@ -1,0 +1,88 @@
+/* cpu.h - the CPU backend's own state, shared by cpu.c (open, close), weights.c (load) and run.c (the
+ * forward pass). Everything the pass needs is allocated at open. */
+#ifndef GEM_CPU_CPU_H
+#define GEM_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/team.h"
+
+/* A 2-D tensor as this backend multiplies it. */
+typedef struct cpu_weight {
+    const gem_tensor *tensor;
+    gem_panel_type type;   /* of the panels that the kernel sees */
+    const uint8_t *panels; /* in the arena; NULL: made from the mapped rows on the fly */
+    size_t panel_bytes;
+    int64_t k, n_rows, n_panels;
+} cpu_weight;
+
+typedef struct cpu_op {
+    const gem_op *op;
+    const cpu_weight *w[3]; /* LINEAR, HEAD */
+    const float *bias[3];
+    int64_t n_panels;       /* of all weights */
+    gem_range *range;       /* [n_threads] */
+} cpu_op;
+
+/* Rows of one sequence that share an attention pass: at most GEM_ATTEND_ROWS (token, head) pairs. */
+typedef struct cpu_block {
+    int32_t row, n_tokens;
+} cpu_block;
+
+typedef struct cpu_scratch { /* of one thread; all 64-byte aligned parts of one slab */
+    uint8_t *unpack;  /* gem_panel_scratch(max k) */
+    uint8_t *panel;   /* one panel made on the fly */
+    float *row;       /* one dequantised row */
+    float *attend;
+    float *o;         /* [GEM_ATTEND_ROWS][head_dim]: a chunk's partial result */
+    float *total;     /* [GEM_ATTEND_ROWS][head_dim] */
+} cpu_scratch;
+
+struct gem_backend {
+    gem_backend_options opt;
+    const gem_plan *plan;
+    gem_cpu_kernels k;
+    gem_team *team;
+    int n_threads;
+
+    uint8_t *arena; /* one mapping for weights, one for the rest */
+    size_t arena_bytes;
+    uint8_t *work;
+    size_t work_bytes, work_used;
+    cpu_weight *weight; /* [n_weights] */
+    size_t n_weights;
+    cpu_op *op; /* [plan->n_ops] */
+    gem_range *ranges;
+    uint64_t decode_bytes;
+
+    float *buf[GEM_PLAN_MAX_BUFS];
+    size_t ld[GEM_PLAN_MAX_BUFS];
+    bool quantized[GEM_PLAN_MAX_BUFS]; /* a linear op reads this buffer in 8 bits */
+    gem_qrows qbuf[GEM_PLAN_MAX_BUFS];
+    double *freq[GEM_PLAN_MAX_ROPES];
+    float *cos[GEM_PLAN_MAX_ROPES], *sin[GEM_PLAN_MAX_ROPES]; /* [n_batch][half] */
+    float *logits;
+    size_t ld_logits;
+    cpu_scratch *scratch; /* [n_threads] */
+
+    uint8_t **pool; /* [n_pools] page memory */
+    size_t *pool_bytes, *page_bytes;
+    uint64_t kv_bytes;
+
+    /* of the run in hand */
+    const gem_batch *batch;
+    int32_t *pos, *seq, *row_of; /* [n_batch]; after the last append: of the wanted rows only */
+    int32_t n_wanted;
+    cpu_block *block; /* [n_batch] */
+    int batch_blocks;
+    float *partial; /* split decode: [rows][heads][chunks][head_dim + 2] */
+    size_t partial_floats;
+    size_t last_append; /* index of the last QKV op: later ops see wanted rows only */
+};
+
+/* Take zeroed, 64-byte aligned memory from the work mapping (sized by a dry first pass). */
+void *gem_cpu_take(gem_backend *be, size_t bytes);
+gem_status gem_cpu_load_weights(gem_backend *be, gem_error *err);
+gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
+
+#endif

@@ -1,0 +1,476 @@
+/* run.c - the hot path: one forward pass of a batch as one parallel region. Every thread walks the op
+ * list; an op shares its work over the threads and ends at a barrier. */
+#include "backend/cpu/angles.h"
+#include "backend/cpu/cpu.h"
+
+#include <math.h>
+
+typedef struct pass { /* what one thread knows of the region */
+    gem_backend *be;
+    int tid;
+    int32_t n; /* rows alive: all, or after the last append the wanted ones */
+} pass;
+
+static float *row(const gem_backend *be, gem_buf b, int64_t r)
+{
+    return be->buf[b] + (size_t)r * be->ld[b];
+}
+
+/* A finished row of a buffer that a linear op reads in 8 bits. */
+static void quantize_row(const gem_backend *be, gem_buf b, int64_t r, int64_t n)
+{
+    if (!be->quantized[b]) return;
+    gem_qrows q = gem_qrows_at(&be->qbuf[b], (size_t)r);
+    be->k.quantize(row(be, b, r), n, &q);
+}
+
+/* ---- row-wise ops ---- */
+
+static void embed(const pass *p, const gem_op *op)
+{
+    const gem_tensor *t = op->embed.w;
+    int64_t lo, hi, d = p->be->plan->d_model;
+    gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++) {
+        float *x = row(p->be, op->embed.dst, r);
+        gem_dequantize_row(t->dtype, t->data + (size_t)p->be->batch->token[r] * t->row_bytes, x, (size_t)d);
+        for (int64_t i = 0; i < d; i++) x[i] = x[i] * op->embed.scale;
+    }
+}
+
+static void angles(const pass *p)
+{
+    gem_backend *be = p->be;
+    int64_t lo, hi;
+    gem_share(p->n, be->n_threads, p->tid, &lo, &hi);
+    for (int k = 0; k < be->plan->n_ropes; k++) {
+        int half = be->plan->rope[k].n_dims / 2;
+        for (int64_t r = lo; r < hi; r++)
+            for (int i = 0; i < half; i++)
+                gem_sincos((double)be->pos[r] * be->freq[k][i], &be->sin[k][r * half + i], &be->cos[k][r * half + i]);
+    }
+}
+
+static void norm(const pass *p, const gem_op *op)
+{
+    int64_t lo, hi, d = p->be->plan->d_model;
+    gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++) {
+        p->be->k.norm(row(p->be, op->norm.src, r), op->norm.w, d, op->norm.eps, row(p->be, op->norm.dst, r));
+        quantize_row(p->be, op->norm.dst, r, d);
+    }
+}
+
+static void residual(const pass *p, const gem_op *op)
+{
+    const gem_cpu_kernels *k = &p->be->k;
+    int64_t lo, hi, d = p->be->plan->d_model;
+    gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++) {
+        float *x = row(p->be, op->residual.x, r), *t = row(p->be, op->residual.src, r);
+        if (op->residual.post_norm) k->norm(t, op->residual.post_norm, d, op->residual.eps, t);
+        k->add(x, t, d, op->residual.out_scale);
+        if (!op->residual.next_norm) continue;
+        k->norm(x, op->residual.next_norm, d, op->residual.eps, row(p->be, op->residual.dst, r));
+        quantize_row(p->be, op->residual.dst, r, d);
+    }
+}
+
+/* Split by columns as well, so that a single row keeps every thread busy. */
+static void glu(const pass *p, const gem_op *op)
+{
+    const gem_backend *be = p->be;
+    int64_t width = be->plan->buf_width[op->glu.dst], step = p->n < 4 * be->n_threads ? 512 : width;
+    int64_t parts = (width + step - 1) / step, lo, hi;
+    gem_share(p->n * parts, be->n_threads, p->tid, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t r = i / parts, at = i % parts * step, n = GEM_MIN(step, width - at);
+        float *dst = row(be, op->glu.dst, r) + at;
+        be->k.glu(op->glu.act, row(be, op->glu.gate, r) + at, row(be, op->glu.up, r) + at, n, dst);
+        if (!be->quantized[op->glu.dst]) continue;
+        gem_qrows q = gem_qrows_at(&be->qbuf[op->glu.dst], (size_t)r);
+        q.q += at;
+        q.xs += at / 32;
+        q.xsum += at / 32;
+        q.nsum += at / 32;
+        q.nsum16 += at / 16;
+        be->k.quantize(dst, n, &q);
+    }
+}
+
+/* ---- linear ---- */
+
+/* Panel p of a weight: packed at load, or made now in this thread's scratch. */
+static const uint8_t *panel_of(const pass *p, const cpu_weight *w, int64_t panel)
+{
+    const gem_backend *be = p->be;
+    const cpu_scratch *s = &be->scratch[p->tid];
+    const gem_tensor *t = w->tensor;
+    if (w->panels) return w->panels + (size_t)panel * w->panel_bytes;
+    if (!be->opt.exact) {
+        gem_panel_pack(w->type, t->data, t->row_bytes, w->n_rows, panel * GEM_PANEL_ROWS, w->k, s->panel);
+        return s->panel;
+    }
+    float *out = (float *)s->panel;
+    for (int64_t r = 0; r < GEM_PANEL_ROWS; r++) {
+        int64_t at = panel * GEM_PANEL_ROWS + r;
+        if (at < w->n_rows) gem_dequantize_row(t->dtype, t->data + (size_t)at * t->row_bytes, s->row, (size_t)w->k);
+        else memset(s->row, 0, (size_t)w->k * sizeof(float));
+        for (int64_t i = 0; i < w->k; i++) out[16 * i + r] = s->row[i];
+    }
+    return s->panel;
+}
+
+/* Rows are cut into parts only when there are too few panels to keep the threads busy. */
+static int64_t token_parts(const gem_backend *be, int64_t n_panels, int32_t n)
+{
+    int64_t parts = 1;
+    while (n_panels * parts < 4 * be->n_threads && n / (parts * 2) >= 16) parts *= 2;
+    return parts;
+}
+
+static void linear(const pass *p, const cpu_op *o, gem_buf src, const gem_buf *dst, float *logits)
+{
+    const gem_backend *be = p->be;
+    int64_t parts = token_parts(be, o->n_panels, p->n), lo, hi;
+    int64_t chunk = p->n > 8 ? 1 : o->n_panels >= 4096 ? 32 : 4;
+    int victim = p->tid;
+    while ((hi = gem_range_take(o->range, be->n_threads, p->tid, &victim, chunk, &lo)) > lo) {
+        for (int64_t item = lo; item < hi; item++) {
+            int64_t panel = item / parts, part = item % parts;
+            int i = 0;
+            while (panel >= o->w[i]->n_panels) panel -= o->w[i++]->n_panels;
+            const cpu_weight *w = o->w[i];
+            int64_t r0 = p->n * part / parts, r1 = p->n * (part + 1) / parts;
+            gem_panel_args a = {
+                .panel = panel_of(p, w, panel),
+                .k = w->k,
+                .xf = row(be, src, r0),
+                .ldx = be->ld[src],
+                .n = (int)(r1 - r0),
+                .y = (logits ? logits + (size_t)r0 * be->ld_logits : row(be, dst[i], r0)) + panel * GEM_PANEL_ROWS,
+                .ldy = logits ? be->ld_logits : be->ld[dst[i]],
+                .scratch = be->scratch[p->tid].unpack,
+            };
+            if (be->quantized[src]) a.x = gem_qrows_at(&be->qbuf[src], (size_t)r0);
+            be->k.linear[w->type](&a);
+            if (!o->bias[i]) continue;
+            const float *bias = o->bias[i] + panel * GEM_PANEL_ROWS;
+            for (int c = 0; c < a.n; c++)
+                for (int j = 0; j < GEM_PANEL_ROWS; j++) a.y[(size_t)c * a.ldy + (size_t)j] += bias[j];
+        }
+    }
+}
+
+/* ---- attention ---- */
+
+static uint8_t *page_part(const gem_backend *be, int layer, int32_t page, int head)
+{
+    int pool = be->opt.layer_pool[layer];
+    const gem_kv_pool *kp = &be->opt.pool[pool];
+    if (page < 0) return NULL;
+    return be->pool[pool] + (size_t)page * be->page_bytes[pool] + (size_t)head * gem_page_part_bytes(kp->head_dim, kp->f16);
+}
+
+static const int32_t *table_of(const gem_backend *be, int32_t seq, int layer)
+{
+    return be->batch->table[(size_t)seq * (size_t)be->plan->n_layers + (size_t)layer];
+}
+
+/* One item is one head of one row: query heads first, then key heads with their values. */
+static void qkv(const pass *p, const gem_op *op)
+{
+    gem_backend *be = p->be;
+    const gem_kv_layer *l = &be->plan->layer[op->layer];
+    bool f16 = be->opt.pool[be->opt.layer_pool[op->layer]].f16;
+    int hd = l->head_dim, heads = op->qkv.n_heads, all = heads + l->n_kv_heads;
+    int half = be->plan->rope[op->qkv.rope].n_dims / 2;
+    int64_t lo, hi;
+    gem_share((int64_t)p->n * all, be->n_threads, p->tid, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t r = i / all;
+        int h = (int)(i % all), kvh = h - heads;
+        const float *cs = be->cos[op->qkv.rope] + r * half, *sn = be->sin[op->qkv.rope] + r * half;
+        float *x = kvh < 0 ? row(be, op->qkv.q, r) + (size_t)h * (size_t)hd : row(be, op->qkv.k, r) + (size_t)kvh * (size_t)hd;
+        const float *w = kvh < 0 ? op->qkv.q_norm : op->qkv.k_norm;
+        if (w) be->k.norm(x, w, hd, op->qkv.eps, x);
+        be->k.rope(x, cs, sn, half, hd, kvh < 0 ? op->qkv.q_scale : 1.0f);
+        if (kvh < 0) continue;
+        const float *v = row(be, op->qkv.v, r) + (size_t)kvh * (size_t)hd;
+        int32_t page = table_of(be, be->seq[r], op->layer)[be->pos[r] / GEM_PAGE];
+        be->k.append(page_part(be, op->layer, page, kvh), hd, f16, be->pos[r] % GEM_PAGE, x, v);
+    }
+}
+
+/* Rows of one block and KV head against one chunk of keys. */
+static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, int32_t chunk, float *m, float *s, float *o)
+{
+    gem_backend *be = p->be;
+    const gem_kv_layer *l = &be->plan->layer[op->layer];
+    const int group = op->attend.n_heads / l->n_kv_heads;
+    const float *q[GEM_ATTEND_ROWS];
+    int32_t pos[GEM_ATTEND_ROWS];
+    const uint8_t *page[GEM_CHUNK / GEM_PAGE];
+    const int32_t *table = table_of(be, be->seq[b.row], op->layer);
+    int32_t last = be->pos[b.row + b.n_tokens - 1] / GEM_PAGE;
+    for (int i = 0; i < GEM_CHUNK / GEM_PAGE; i++) {
+        int32_t at = chunk * (GEM_CHUNK / GEM_PAGE) + i;
+        page[i] = at <= last ? page_part(be, op->layer, table[at], kvh) : NULL;
+    }
+    for (int t = 0; t < b.n_tokens; t++)
+        for (int g = 0; g < group; g++) {
+            q[t * group + g] = row(be, op->attend.q, b.row + t) + (size_t)(kvh * group + g) * (size_t)l->head_dim;
+            pos[t * group + g] = be->pos[b.row + t];
+        }
+    gem_attend_args a = {
+        .head_dim = l->head_dim,
+        .f16 = be->opt.pool[be->opt.layer_pool[op->layer]].f16,
+        .n = b.n_tokens * group,
+        .q = q,
+        .pos = pos,
+        .window = l->window,
+        .chunk = chunk * GEM_CHUNK,
+        .page = page,
+        .m = m,
+        .s = s,
+        .o = o,
+        .scratch = be->scratch[p->tid].attend,
+    };
+    be->k.attend(&a);
+}
+
+static void chunks_of(const gem_backend *be, const gem_kv_layer *l, cpu_block b, int32_t *first, int32_t *last)
+{
+    int32_t from = l->window ? GEM_MAX(0, be->pos[b.row] - l->window + 1) : 0;
+    *first = from / GEM_CHUNK;
+    *last = be->pos[b.row + b.n_tokens - 1] / GEM_CHUNK;
+}
+
+static void finish_row(const pass *p, const gem_op *op, int64_t r, int head, const float *o, float s)
+{
+    int hd = p->be->plan->layer[op->layer].head_dim;
+    p->be->k.attend_finish(o, s, hd, row(p->be, op->attend.dst, r) + (size_t)head * (size_t)hd);
+}
+
+/* Chunks one after the other, folded in ascending order. */
+static void attend_block(const pass *p, const gem_op *op, cpu_block b, int kvh)
+{
+    gem_backend *be = p->be;
+    const gem_kv_layer *l = &be->plan->layer[op->layer];
+    const int group = op->attend.n_heads / l->n_kv_heads, n = b.n_tokens * group;
+    const size_t hd = (size_t)l->head_dim;
+    float m[GEM_ATTEND_ROWS], s[GEM_ATTEND_ROWS] = {0}, m2[GEM_ATTEND_ROWS], s2[GEM_ATTEND_ROWS];
+    float *total = be->scratch[p->tid].total, *part = be->scratch[p->tid].o;
+    int32_t first, last;
+    chunks_of(be, l, b, &first, &last);
+    for (int32_t c = first; c <= last; c++) {
+        if (c == first) {
+            attend_chunk(p, op, b, kvh, c, m, s, total);
+            continue;
+        }
+        attend_chunk(p, op, b, kvh, c, m2, s2, part);
+        for (int i = 0; i < n; i++) {
+            if (s2[i] == 0.0f) continue;
+            if (s[i] == 0.0f) {
+                m[i] = m2[i];
+                s[i] = s2[i];
+                memcpy(total + (size_t)i * hd, part + (size_t)i * hd, hd * sizeof(float));
+            } else {
+                be->k.attend_merge(&m[i], &s[i], total + (size_t)i * hd, m2[i], s2[i], part + (size_t)i * hd, l->head_dim);
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) finish_row(p, op, b.row + i / group, kvh * group + i % group, total + (size_t)i * hd, s[i]);
+}
+
+/* Blocks of rows of one sequence, in batch order. */
+static int make_blocks(gem_backend *be, int32_t n, int max_tokens, cpu_block *out)
+{
+    int count = 0;
+    for (int32_t r = 0; r < n;) {
+        int32_t end = r + 1;
+        while (end < n && end - r < max_tokens && be->seq[end] == be->seq[r] && be->pos[end] > be->pos[end - 1]) end++;
+        out[count++] = (cpu_block){r, end - r};
+        r = end;
+    }
+    return count;
+}
+
+/* A few rows over many keys: chunks are items of their own, folded after a barrier. */
+static void attend_split(const pass *p, const gem_op *op)
+{
+    gem_backend *be = p->be;
+    const gem_kv_layer *l = &be->plan->layer[op->layer];
+    const int group = op->attend.n_heads / l->n_kv_heads;
+    const size_t hd = (size_t)l->head_dim, slot = (hd + 2) * (size_t)group;
+    int64_t items = 0, lo, hi, at = 0;
+    int32_t first, last;
+    for (int32_t r = 0; r < p->n; r++) {
+        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
+        items += (int64_t)(last - first + 1) * l->n_kv_heads;
+    }
+    gem_share(items, be->n_threads, p->tid, &lo, &hi);
+    for (int32_t r = 0; r < p->n; r++) {
+        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
+        for (int h = 0; h < l->n_kv_heads; h++)
+            for (int32_t c = first; c <= last; c++, at++) {
+                if (at < lo || at >= hi) continue;
+                float *out = be->partial + (size_t)at * slot;
+                attend_chunk(p, op, (cpu_block){r, 1}, h, c, out, out + group, out + 2 * group);
+            }
+    }
+    gem_team_barrier(be->team);
+    gem_share((int64_t)p->n * op->attend.n_heads, be->n_threads, p->tid, &lo, &hi);
+    at = 0;
+    for (int32_t r = 0; r < p->n; r++) {
+        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
+        for (int h = 0; h < op->attend.n_heads; h++) {
+            int g = h % group;
+            int64_t me = (int64_t)r * op->attend.n_heads + h, from = at + (int64_t)(h / group) * (last - first + 1);
+            if (me < lo || me >= hi) continue;
+            float *t = be->partial + (size_t)from * slot; /* this head's own part is the accumulator */
+            float *m = t + g, *s = t + group + g, *o = t + 2 * group + (size_t)g * hd;
+            for (int32_t c = first + 1; c <= last; c++) {
+                const float *u = be->partial + (size_t)(from + c - first) * slot;
+                float s2 = u[group + g];
+                const float *o2 = u + 2 * group + (size_t)g * hd;
+                if (s2 == 0.0f) continue;
+                if (*s == 0.0f) {
+                    *m = u[g];
+                    *s = s2;
+                    memcpy(o, o2, hd * sizeof(float));
+                } else {
+                    be->k.attend_merge(m, s, o, u[g], s2, o2, l->head_dim);
+                }
+            }
+            finish_row(p, op, r, h, o, *s);
+        }
+        at += (int64_t)(last - first + 1) * l->n_kv_heads;
+    }
+}
+
+static void attend(const pass *p, const gem_op *op, gem_range *range)
+{
+    gem_backend *be = p->be;
+    const gem_kv_layer *l = &be->plan->layer[op->layer];
+    const int group = op->attend.n_heads / l->n_kv_heads;
+    if (p->n <= 2 && be->n_threads > 1 && (int64_t)p->n * l->n_kv_heads < be->n_threads) {
+        attend_split(p, op);
+    } else {
+        /* every thread finds the same blocks; they cost nothing beside the keys */
+        int max_tokens = GEM_MAX(1, GEM_ATTEND_ROWS / group);
+        if (p->n < max_tokens * be->n_threads) max_tokens = GEM_MAX(1, (int)(p->n / be->n_threads));
+        int64_t count = 0, lo, hi;
+        int victim = p->tid;
+        if (p->tid == 0) be->batch_blocks = make_blocks(be, p->n, max_tokens, be->block);
+        gem_team_barrier(be->team);
+        count = (int64_t)be->batch_blocks * l->n_kv_heads;
+        if (p->tid == 0) gem_ranges_set(range, be->n_threads, count);
+        gem_team_barrier(be->team);
+        while ((hi = gem_range_take(range, be->n_threads, p->tid, &victim, 1, &lo)) > lo)
+            for (int64_t i = lo; i < hi; i++)
+                attend_block(p, op, be->block[i % be->batch_blocks], (int)(i / be->batch_blocks));
+    }
+    if (!be->quantized[op->attend.dst]) return;
+    gem_team_barrier(be->team);
+    int64_t lo, hi, width = (int64_t)op->attend.n_heads * l->head_dim;
+    gem_share(p->n, be->n_threads, p->tid, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++) quantize_row(be, op->attend.dst, r, width);
+}
+
+/* ---- the pass ---- */
+
+/* After the last append only rows that want logits matter: move them to the front. */
+static void select_wanted(pass *p, size_t i)
+{
+    gem_backend *be = p->be;
+    const gem_plan *plan = be->plan;
+    if (p->tid == 0 && be->n_wanted < p->n) {
+        for (int32_t w = 0; w < be->n_wanted; w++) {
+            int32_t r = be->row_of[w];
+            be->pos[w] = be->pos[r];
+            be->seq[w] = be->seq[r];
+            for (size_t j = i + 1; j < plan->n_ops; j++) {
+                gem_buf b = plan->op[j].kind == GEM_OP_ATTEND ? plan->op[j].attend.q
+                            : plan->op[j].kind == GEM_OP_RESIDUAL ? plan->op[j].residual.x : -1;
+                if (b >= 0) memmove(row(be, b, w), row(be, b, r), be->ld[b] * sizeof(float));
+                if (plan->op[j].kind == GEM_OP_RESIDUAL) break;
+            }
+        }
+    }
+    p->n = be->n_wanted;
+    gem_team_barrier(be->team);
+}
+
+static void head_finish(const pass *p, const gem_op *op)
+{
+    gem_backend *be = p->be;
+    const gem_plan *plan = be->plan;
+    int64_t lo, hi, n = plan->n_vocab, per_row = 16;
+    if (op->head.softcap > 0) {
+        int64_t step = (int64_t)gem_round_up((uint64_t)(n + per_row - 1) / (uint64_t)per_row, 32);
+        gem_share((int64_t)p->n * per_row, be->n_threads, p->tid, &lo, &hi);
+        for (int64_t i = lo; i < hi; i++) {
+            int64_t at = i % per_row * step;
+            if (at < n) be->k.softcap(be->logits + (size_t)(i / per_row) * be->ld_logits + at, GEM_MIN(step, n - at), op->head.softcap);
+        }
+        gem_team_barrier(be->team);
+    }
+    if (p->tid != 0) return;
+    for (int32_t r = 0; r < p->n; r++)
+        for (size_t i = 0; i < plan->n_suppress; i++)
+            if (plan->suppress[i] >= 0 && plan->suppress[i] < n)
+                be->logits[(size_t)r * be->ld_logits + (size_t)plan->suppress[i]] = -INFINITY;
+}
+
+static void region(void *ctx, int tid)
+{
+    gem_backend *be = ctx;
+    const gem_plan *plan = be->plan;
+    pass p = {be, tid, be->batch->n_rows};
+    angles(&p);
+    for (size_t i = 0; i < plan->n_ops && p.n > 0; i++) {
+        const cpu_op *o = &be->op[i];
+        const gem_op *op = o->op;
+        switch (op->kind) {
+        case GEM_OP_EMBED: embed(&p, op); break;
+        case GEM_OP_NORM: norm(&p, op); break;
+        case GEM_OP_LINEAR: linear(&p, o, op->linear.src, op->linear.dst, NULL); break;
+        case GEM_OP_QKV: qkv(&p, op); break;
+        case GEM_OP_ATTEND: attend(&p, op, o->range); break;
+        case GEM_OP_RESIDUAL: residual(&p, op); break;
+        case GEM_OP_GLU: glu(&p, op); break;
+        case GEM_OP_HEAD:
+            linear(&p, o, op->head.src, NULL, be->logits);
+            gem_team_barrier(be->team);
+            head_finish(&p, op);
+            break;
+        }
+        gem_team_barrier(be->team);
+        if (i == be->last_append) select_wanted(&p, i);
+    }
+}
+
+gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err)
+{
+    if (b->n_rows < 1 || b->n_rows > be->opt.n_batch)
+        return gem_fail(err, GEM_E_ARG, "cpu: a batch of %d rows; 1 to %d are possible", b->n_rows, be->opt.n_batch);
+    be->batch = b;
+    be->n_wanted = 0;
+    for (int32_t r = 0; r < b->n_rows; r++) {
+        be->pos[r] = b->pos[r];
+        be->seq[r] = b->seq[r];
+        if (b->want[r]) be->row_of[be->n_wanted++] = r;
+    }
+    if (be->n_wanted > be->opt.n_logits)
+        return gem_fail(err, GEM_E_ARG, "cpu: %d rows want logits; at most %d can", be->n_wanted, be->opt.n_logits);
+    for (size_t i = 0; i < be->plan->n_ops; i++) {
+        const cpu_op *o = &be->op[i];
+        int32_t n = i <= be->last_append ? b->n_rows : be->n_wanted;
+        if (o->n_panels) gem_ranges_set(o->range, be->n_threads, o->n_panels * token_parts(be, o->n_panels, n));
+    }
+    gem_team_run(be->team, region, be);
+    for (int32_t r = 0, w = 0; r < b->n_rows; r++)
+        logits[r] = b->want[r] ? be->logits + (size_t)w++ * be->ld_logits : NULL;
+    return GEM_OK;
+}
