@@ -4,6 +4,7 @@
 
 #include "backend/cpu/angles.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 

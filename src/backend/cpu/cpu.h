@@ -74,7 +74,7 @@ struct gem_backend {
     int32_t *pos, *seq, *row_of; /* [n_batch]; after the last append: of the wanted rows only */
     int32_t n_wanted;
     cpu_block *block; /* [n_batch] */
-    int batch_blocks;
+    int n_blocks;
     float *partial; /* split decode: [rows][heads][chunks][head_dim + 2] */
     size_t partial_floats;
     size_t last_append; /* index of the last QKV op: later ops see wanted rows only */

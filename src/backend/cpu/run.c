@@ -357,19 +357,18 @@ static void attend(const pass *p, const gem_op *op, gem_range *range)
     if (p->n <= 2 && be->n_threads > 1 && (int64_t)p->n * l->n_kv_heads < be->n_threads) {
         attend_split(p, op);
     } else {
-        /* every thread finds the same blocks; they cost nothing beside the keys */
         int max_tokens = GEM_MAX(1, GEM_ATTEND_ROWS / group);
         if (p->n < max_tokens * be->n_threads) max_tokens = GEM_MAX(1, (int)(p->n / be->n_threads));
-        int64_t count = 0, lo, hi;
+        int64_t lo, hi;
         int victim = p->tid;
-        if (p->tid == 0) be->batch_blocks = make_blocks(be, p->n, max_tokens, be->block);
-        gem_team_barrier(be->team);
-        count = (int64_t)be->batch_blocks * l->n_kv_heads;
-        if (p->tid == 0) gem_ranges_set(range, be->n_threads, count);
+        if (p->tid == 0) {
+            be->n_blocks = make_blocks(be, p->n, max_tokens, be->block);
+            gem_ranges_set(range, be->n_threads, (int64_t)be->n_blocks * l->n_kv_heads);
+        }
         gem_team_barrier(be->team);
         while ((hi = gem_range_take(range, be->n_threads, p->tid, &victim, 1, &lo)) > lo)
             for (int64_t i = lo; i < hi; i++)
-                attend_block(p, op, be->block[i % be->batch_blocks], (int)(i / be->batch_blocks));
+                attend_block(p, op, be->block[i % be->n_blocks], (int)(i / be->n_blocks));
     }
     if (!be->quantized[op->attend.dst]) return;
     gem_team_barrier(be->team);

@@ -169,19 +169,19 @@ INLINE __m256i start(unpack_kind t, const int32_t *nsum)
             {                                                                                          \
                 __m256i w = W_AT(j);                                                                   \
                 __m256i aw = (T) == U_Q8_0 ? _mm256_abs_epi8(w) : w;                                   \
-                _Pragma("GCC unroll 4") for (int c = 0; c < (NC); c++)                                 \
+                _Pragma("GCC unroll 4") for (int i_ = 0; i_ < (NC); i_++)                                 \
                 {                                                                                      \
-                    __m256i v = broadcast4(x[c].q + 32 * b + 4 * j);                                   \
+                    __m256i v = broadcast4(x[i_].q + 32 * b + 4 * j);                                   \
                     if ((T) == U_Q8_0) v = _mm256_sign_epi8(v, w);                                     \
                     v = _mm256_maddubs_epi16(aw, v);                                                   \
-                    p[c] = j == g ? v : _mm256_add_epi16(p[c], v);                                     \
+                    p[i_] = j == g ? v : _mm256_add_epi16(p[i_], v);                                     \
                 }                                                                                      \
             }                                                                                          \
-            _Pragma("GCC unroll 4") for (int c = 0; c < (NC); c++)                                     \
+            _Pragma("GCC unroll 4") for (int i_ = 0; i_ < (NC); i_++)                                     \
             {                                                                                          \
-                __m256i v = _mm256_madd_epi16(p[c], ones);                                             \
-                if ((T) == U_Q6_K && g >= 4) t1[c] = _mm256_add_epi32(t1[c], v);                       \
-                else t0[c] = _mm256_add_epi32(t0[c], v);                                               \
+                __m256i v = _mm256_madd_epi16(p[i_], ones);                                             \
+                if ((T) == U_Q6_K && g >= 4) t1[i_] = _mm256_add_epi32(t1[i_], v);                       \
+                else t0[i_] = _mm256_add_epi32(t0[i_], v);                                               \
             }                                                                                          \
         }                                                                                              \
     } while (0)
