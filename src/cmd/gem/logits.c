@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "cmd/gem/commands.h"
 #include "gem_build.h"
+#include "runtime/engine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -221,7 +222,8 @@ static gem_status run(const char *arg, gem_error *err)
     if (!mo.n_ctx) mo.n_ctx = (int32_t)GEM_MIN(n, (size_t)INT32_MAX);
     if (!mo.n_batch) mo.n_batch = 64; /* every row may want logits, a megabyte each */
     mo.n_sessions = 1;
-    if ((st = gem_model_open(&m, path, &mo, err)) != GEM_OK) goto done;
+    gem_engine_options engine = {.n_logits = mo.n_batch};
+    if ((st = gem_model_open_engine(&m, path, &mo, &engine, err)) != GEM_OK) goto done;
     gem_bytes_printf(&part, "%s.part", opt.out);
     f = part.failed ? NULL : fopen(part.data, "wbe");
     if (!f) {
