@@ -37,6 +37,10 @@ void gem_json_number(char out[32], double v)
         memcpy(out, "0", 2);
         return;
     }
+    if (!isfinite(v)) { /* a caller's mistake; JSON has no word for it */
+        memcpy(out, "null", 5);
+        return;
+    }
     if (fabs(v) < 9007199254740992.0 && v == (double)(long long)v) {
         snprintf(out, 32, "%lld", (long long)v);
         return;
