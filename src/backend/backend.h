@@ -59,7 +59,7 @@ typedef struct gem_backend_ops {
     const char *name; /* "cpu", "cuda", "metal": as on the command line and in records */
     gem_status (*open)(gem_backend **out, const gem_backend_options *opt, gem_error *err);
     void (*close)(gem_backend *be);
-    /* Run the plan over a batch. logits[i] is set for wanted rows in row order: f32[n_vocab], borrowed
+    /* Run the plan over a batch. logits[k] is set for the k-th row that wants them: f32[n_vocab], borrowed
      * until the next run. GEM_E_DEVICE on failure. Allocates nothing. */
     gem_status (*run)(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
     /* Copy a KV page (copy on write). */

@@ -469,7 +469,7 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
         if (o->n_panels) gem_ranges_set(o->range, be->n_threads, o->n_panels * token_parts(be, o->n_panels, n));
     }
     gem_team_run(be->team, region, be);
-    for (int32_t r = 0, w = 0; r < b->n_rows; r++)
-        logits[r] = b->want[r] ? be->logits + (size_t)w++ * be->ld_logits : NULL;
+    for (int32_t w = 0; w < be->n_wanted; w++)
+        logits[w] = be->logits + (size_t)w * be->ld_logits;
     return GEM_OK;
 }
