@@ -1,6 +1,7 @@
 /* The sampler's rules: order, ties, penalties, degenerate input, reproducible draws, no allocation.
  */
 #include "base/base.h"
+#include "count_malloc.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -9,30 +10,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-/* malloc of this program counts itself; glibc's own name does the work. */
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define COUNTS_MALLOC 1
-extern void *__libc_malloc(size_t n);
-extern void *__libc_calloc(size_t n, size_t m);
-extern void *__libc_realloc(void *p, size_t n);
-static size_t n_allocations;
-void *malloc(size_t n)
-{
-    n_allocations++;
-    return __libc_malloc(n);
-}
-void *calloc(size_t n, size_t m)
-{
-    n_allocations++;
-    return __libc_calloc(n, m);
-}
-void *realloc(void *p, size_t n)
-{
-    n_allocations++;
-    return __libc_realloc(p, n);
-}
-#endif
 
 enum { BIG = 262144 };
 

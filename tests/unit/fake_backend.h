@@ -1,0 +1,136 @@
+/* fake_backend.h - a backend without arithmetic: a page holds a number for each position, made of
+ * the token, and a row's logits are a hash of every number that the row may see through its page
+ * tables. Whatever the runtime gets wrong about pages, positions or windows changes the hash; what
+ * is right is computed from the tokens alone (fake_expect). */
+#ifndef GEM_FAKE_BACKEND_H
+#define GEM_FAKE_BACKEND_H
+
+#include "backend/backend.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+struct gem_backend {
+    gem_backend_options opt;
+    uint64_t **page; /* [n_pools]: [n_pages][GEM_PAGE] */
+    float *logits;
+    int n_runs, n_copies;
+    bool fail_next;
+    int32_t n_missing; /* visible positions without a page */
+};
+static gem_backend *fake; /* the one that was opened last */
+
+static inline uint64_t fake_mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+static inline uint64_t fake_entry(int layer, int32_t pos, int32_t token)
+{
+    return fake_mix(fake_mix((uint64_t)layer + 1, (uint64_t)pos), (uint64_t)token);
+}
+
+static inline float fake_logit(uint64_t h, int32_t id)
+{
+    return (float)(int32_t)(fake_mix(h, (uint64_t)id) >> 32) / 268435456.0f; /* [-8, 8) */
+}
+
+/* Logits behind tokens[0..n) of a model with these layers. */
+static inline void fake_expect(const gem_plan *p, const int32_t *tokens, int32_t n, float *logits)
+{
+    uint64_t h = 1;
+    for (int l = 0; l < p->n_layers; l++)
+        for (int32_t i = p->layer[l].window ? GEM_MAX(0, n - p->layer[l].window) : 0; i < n; i++)
+            h = fake_mix(h, fake_entry(l, i, tokens[i]));
+    for (int32_t id = 0; id < p->n_vocab; id++)
+        logits[id] = fake_logit(h, id);
+}
+
+static gem_status fake_open(gem_backend **out, const gem_backend_options *opt, gem_error *err)
+{
+    (void)err;
+    gem_backend *b = calloc(1, sizeof(*b));
+    b->opt = *opt;
+    b->page = calloc((size_t)opt->n_pools, sizeof(*b->page));
+    for (int i = 0; i < opt->n_pools; i++)
+        b->page[i] = calloc((size_t)opt->pool[i].n_pages * GEM_PAGE, sizeof(**b->page));
+    b->logits = calloc((size_t)opt->n_logits * (size_t)opt->plan->n_vocab, sizeof(*b->logits));
+    *out = fake = b;
+    return GEM_OK;
+}
+
+static void fake_close(gem_backend *b)
+{
+    for (int i = 0; i < b->opt.n_pools; i++)
+        free(b->page[i]);
+    free(b->page);
+    free(b->logits);
+    free(b);
+}
+
+static uint64_t *fake_at(gem_backend *b, const gem_batch *t, int32_t row, int layer, int32_t pos)
+{
+    int32_t page = t->table[t->seq[row] * b->opt.plan->n_layers + layer][pos / GEM_PAGE];
+    if (page < 0) return NULL;
+    return &b->page[b->opt.layer_pool[layer]][(size_t)page * GEM_PAGE + (size_t)(pos % GEM_PAGE)];
+}
+
+static gem_status fake_run(gem_backend *b, const gem_batch *t, const float **logits, gem_error *err)
+{
+    const gem_plan *p = b->opt.plan;
+    int32_t k = 0;
+    b->n_runs++;
+    if (b->fail_next) {
+        b->fail_next = false;
+        return gem_fail(err, GEM_E_DEVICE, "the fake backend was told to fail");
+    }
+    for (int32_t r = 0; r < t->n_rows; r++) {
+        uint64_t h = 1;
+        for (int l = 0; l < p->n_layers; l++) {
+            int32_t pos = t->pos[r], window = p->layer[l].window;
+            uint64_t *own = fake_at(b, t, r, l, pos);
+            if (own) *own = fake_entry(l, pos, t->token[r]);
+            for (int32_t i = window ? GEM_MAX(0, pos - window + 1) : 0; i <= pos; i++) {
+                const uint64_t *e = fake_at(b, t, r, l, i);
+                if (!e)
+                    b->n_missing++;
+                else
+                    h = fake_mix(h, *e);
+            }
+        }
+        if (!t->want[r]) continue;
+        float *out = b->logits + (size_t)k * (size_t)p->n_vocab;
+        for (int32_t id = 0; id < p->n_vocab; id++)
+            out[id] = fake_logit(h, id);
+        logits[k++] = out;
+    }
+    return GEM_OK;
+}
+
+static void fake_copy_page(gem_backend *b, int pool, int32_t dst, int32_t src)
+{
+    b->n_copies++;
+    memcpy(b->page[pool] + (size_t)dst * GEM_PAGE, b->page[pool] + (size_t)src * GEM_PAGE,
+           GEM_PAGE * sizeof(**b->page));
+}
+
+static void fake_stats(const gem_backend *b, gem_backend_stats *out)
+{
+    *out = (gem_backend_stats){.weights_bytes = 1,
+                               .kv_bytes = 2,
+                               .workspace_bytes = 3,
+                               .decode_bytes = 4,
+                               .isa = "none",
+                               .n_threads = b->opt.n_threads};
+}
+
+static json_t *fake_config(const gem_backend *b)
+{
+    return json_pack("{s:i}", "runs", b->n_runs);
+}
+
+static const gem_backend_ops fake_ops = {"fake",         fake_open,  fake_close, fake_run,
+                                         fake_copy_page, fake_stats, fake_config};
+
+#endif
