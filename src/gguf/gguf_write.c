@@ -191,6 +191,32 @@ gem_status gem_gguf_put_array(gem_gguf_writer *w, const char *key, gem_kv_kind e
     return w->kv.failed ? no_memory(w, err) : GEM_OK;
 }
 
+gem_status gem_gguf_put_kv(gem_gguf_writer *w, const gem_kv *kv, gem_error *err)
+{
+    float f32 = (float)kv->v.f;
+    switch (kv->kind) {
+    case GEM_GGUF_STRING:
+        return gem_gguf_put_str(w, kv->key, kv->v.s.data, kv->v.s.len, err);
+    case GEM_GGUF_F32:
+        return put_scalar(w, kv->key, kv->kind, &f32, err);
+    case GEM_GGUF_ARRAY:
+        break;
+    default:
+        return put_scalar(w, kv->key, kv->kind, &kv->v, err); /* low bytes come first */
+    }
+    if (kv->elem != GEM_GGUF_STRING)
+        return gem_gguf_put_array(w, kv->key, kv->elem, kv->v.array, kv->n, err);
+    gem_status st = put_key(w, kv->key, GEM_GGUF_ARRAY, err);
+    if (st != GEM_OK) return st;
+    const uint8_t *end = kv->v.array;
+    for (uint64_t i = 0; i < kv->n; i++)
+        gem_kv_string_next(&end);
+    put_u32(&w->kv, kv->elem);
+    put_u64(&w->kv, kv->n);
+    gem_bytes_put(&w->kv, kv->v.array, (size_t)(end - kv->v.array));
+    return w->kv.failed ? no_memory(w, err) : GEM_OK;
+}
+
 /* ---- tensors ---- */
 
 gem_status gem_gguf_declare_tensor(gem_gguf_writer *w, const char *name, gem_dtype t,

@@ -15,6 +15,8 @@ gem_status gem_gguf_put_bool(gem_gguf_writer *w, const char *key, bool v, gem_er
 gem_status gem_gguf_put_str(gem_gguf_writer *w, const char *key, const char *s, size_t len, gem_error *err);
 /* elements: raw little-endian for numeric kinds; gem_str[n] for GEM_GGUF_STRING */
 gem_status gem_gguf_put_array(gem_gguf_writer *w, const char *key, gem_kv_kind elem, const void *elements, uint64_t n, gem_error *err);
+/* Any key as it was read from another file. */
+gem_status gem_gguf_put_kv(gem_gguf_writer *w, const gem_kv *kv, gem_error *err);
 /* Declare tensors in file order, all before the first data call. */
 gem_status gem_gguf_declare_tensor(gem_gguf_writer *w, const char *name, gem_dtype t, uint32_t n_dims, const uint64_t *dims, gem_error *err);
 /* Append bytes of the declared tensors, in order; may be called many times per tensor. */

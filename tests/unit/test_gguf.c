@@ -808,6 +808,44 @@ static void test_written_file_reads_back(void **state)
     unlink(path);
 }
 
+static void test_keys_copy_unchanged(void **state)
+{
+    (void)state;
+    gem_bytes b = {0};
+    gem_gguf *g, *h;
+    gem_gguf_writer *w;
+    gem_error err;
+    uint8_t *copy;
+    char path[256];
+    in_folder(path, "copy.gguf");
+    float f = 0.1f;
+    double d = 0.1;
+    b_head(&b, 3, 0, 6);
+    b_kv(&b, "i16", GEM_GGUF_I16), gem_bytes_put(&b, "\xFE\xFF", 2);
+    b_kv(&b, "f32", GEM_GGUF_F32), gem_bytes_put(&b, &f, 4);
+    b_kv(&b, "f64", GEM_GGUF_F64), gem_bytes_put(&b, &d, 8);
+    b_kv_str(&b, "s", "text");
+    b_kv_array(&b, "strings", GEM_GGUF_STRING, 2), b_str(&b, "one"), b_str(&b, "");
+    b_kv_array(&b, "u16", GEM_GGUF_U16, 2), b_u32(&b, 0x00020001);
+    size_t len = b.len;
+    assert_int_equal(open_bytes(&g, &copy, &b, &err), GEM_OK);
+    assert_int_equal(gem_gguf_writer_new(&w, path, &err), GEM_OK);
+    for (size_t i = 0; i < gem_gguf_n_kv(g); i++)
+        assert_int_equal(gem_gguf_put_kv(w, gem_gguf_kv_at(g, i), &err), GEM_OK);
+    assert_int_equal(gem_gguf_writer_finish(w, &err), GEM_OK);
+    gem_gguf_writer_free(w);
+    gem_map m;
+    assert_int_equal(gem_map_open(&m, path, &err), GEM_OK);
+    assert_memory_equal(m.data, copy, len); /* the same bytes, then padding */
+    gem_map_close(&m);
+    assert_int_equal(gem_gguf_open(&h, path, &err), GEM_OK);
+    gem_gguf_close(h);
+    gem_gguf_close(g);
+    unlink(path);
+    free(copy);
+    gem_bytes_free(&b);
+}
+
 static void test_writer_takes_runs_in_any_order(void **state)
 {
     (void)state;
@@ -883,6 +921,7 @@ int main(void)
         cmocka_unit_test(test_split_file_with_faults_is_refused),
         cmocka_unit_test(test_missing_and_empty_files_are_refused),
         cmocka_unit_test(test_written_file_reads_back),
+        cmocka_unit_test(test_keys_copy_unchanged),
         cmocka_unit_test(test_writer_takes_runs_in_any_order),
         cmocka_unit_test(test_abandoned_writer_leaves_nothing),
     };
