@@ -78,6 +78,8 @@ void gem_cpu_kernels_neon(gem_cpu_kernels *t);
 /* Parts of the tables above, one a file. */
 void gem_linear_kernels_ref(gem_cpu_kernels *t);
 void gem_linear_kernels_avx2(gem_cpu_kernels *t);
+void gem_rows_kernels_avx2(gem_cpu_kernels *t);
+void gem_attend_kernels_avx2(gem_cpu_kernels *t);
 
 typedef struct gem_cpu_isa {
     const char *name;

@@ -5,4 +5,6 @@ void gem_cpu_kernels_avx2(gem_cpu_kernels *t)
 {
     t->isa = "avx2";
     gem_linear_kernels_avx2(t);
+    gem_rows_kernels_avx2(t);
+    gem_attend_kernels_avx2(t);
 }
