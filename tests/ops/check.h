@@ -48,6 +48,7 @@ void check_same_bytes(check *c, const char *what, const void *got, const void *w
 void check_near(check *c, const char *what, size_t i, double got, double want, double bound);
 
 /* The tests: ops_<group>.c */
+void ops_linear(check *c);
 void ops_rows(check *c);
 void ops_attend(check *c);
 

@@ -22,6 +22,7 @@ int main(int argc, char **argv)
         }
         check c = {
             .ref = &ref, .isa = &table, .filter = argc > 1 ? argv[1] : NULL, .program = argv[0]};
+        ops_linear(&c);
         ops_rows(&c);
         ops_attend(&c);
         check_end(&c);
