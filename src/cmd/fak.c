@@ -28,6 +28,11 @@ static int dispatch(int argc, char **argv, fak_io *io)
     const char *command = argc > 1 ? argv[1] : "";
     if (strcmp(command, "native-performance") == 0)
         return fak_native_performance(argc - 2, argv + 2, io);
+    if (strcmp(command, "bench") == 0) {
+        if (argc > 2 && strcmp(argv[2], "system-baseline") == 0)
+            return fak_system_baseline(argc - 3, argv + 3, io);
+        return usage_error(io, "bench has one command: system-baseline");
+    }
     if (argc == 2 && (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
                       strcmp(command, "help") == 0)) {
         gem_bytes_put(&io->out, help, strlen(help));
