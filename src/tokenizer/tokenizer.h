@@ -1,5 +1,6 @@
-/* tokenizer.h - text <-> token ids, exact. Two algorithms: SentencePiece-style score merging
- * (tokenizer.ggml.model = llama: gemma3) and byte-level rank BPE with a word splitter (gpt2: qwen2).
+/* tokenizer.h - text <-> token ids, exact. Three algorithms by tokenizer.ggml.model: SentencePiece-style
+ * score merging (llama: gemma3), rank BPE over characters (gemma4), and byte-level rank BPE with a word
+ * splitter (gpt2, by tokenizer.ggml.pre: qwen2, qwen35).
  * Read-only once built; used from any thread. Owned by the model. */
 #ifndef GEM_TOKENIZER_H
 #define GEM_TOKENIZER_H
@@ -14,7 +15,9 @@ typedef enum gem_token_type { /* tokenizer.ggml.token_type */
 } gem_token_type;
 
 /* Reads and checks every tokenizer.* key and marks them (gem_gguf_mark_kv). Keeps borrowed strings
- * of `g`, which must outlive the tokenizer. */
+ * of `g`, which must outlive the tokenizer. Token texts must differ; every one of the 256 bytes needs its
+ * token (<0x00>.. of type 6; for gpt2 the byte alphabet's characters), and merges must be among the tokens.
+ * errors GEM_E_FORMAT naming key and entry, GEM_E_UNSUPPORTED naming what is supported, GEM_E_NOMEM */
 gem_status gem_tokenizer_open(gem_tokenizer **out, gem_gguf *g, gem_error *err);
 void gem_tokenizer_close(gem_tokenizer *t);
 
@@ -26,11 +29,25 @@ bool gem_tokenizer_is_end(const gem_tokenizer *t, int32_t id); /* end-of-generat
 gem_token_type gem_tokenizer_type(const gem_tokenizer *t, int32_t id);
 /* Id of a token whose stored text is exactly this; -1 when none. */
 int32_t gem_tokenizer_find(const gem_tokenizer *t, const char *text, size_t len);
+/* tokenizer.chat_template as the file has it, never run; {NULL, 0} when absent. Borrowed from the file. */
+gem_str gem_tokenizer_chat_template(const gem_tokenizer *t);
 
-/* flags: gem_tokenize_flags. *ids is malloc'd, the caller frees it. */
+/* A flag beside gem_tokenize_flags, for text that must not spell any marker of a chat protocol. Without
+ * it, and without GEM_TOK_SPECIAL, control tokens stay plain text, while tags that a vocabulary holds as
+ * user-defined (Qwen's <tool_call>, Gemma 3's <start_of_image>) match; Gemma 4's tool and channel
+ * markers count as control tokens whatever their type. Wins over GEM_TOK_SPECIAL. */
+#define GEM_TOK_PLAIN (1 << 8)
+
+/* flags: gem_tokenize_flags and GEM_TOK_PLAIN. *ids is malloc'd, the caller frees it.
+ * Each byte that is no UTF-8 becomes the token of that byte (in a byte-level vocabulary it takes part in
+ * merging). A BOS that the text itself starts with (GEM_TOK_SPECIAL) is not put a second time.
+ * Time and memory grow linearly with the text up to a logarithm, whatever it holds.
+ * errors GEM_E_RANGE (text over 1 GiB), GEM_E_NOMEM */
 gem_status gem_tokenizer_encode(const gem_tokenizer *t, const char *text, size_t len, int flags,
                                 int32_t **ids, size_t *n, gem_error *err);
-/* Decoded bytes of one token, borrowed; control tokens give "" unless special. */
+/* Decoded bytes of one token, borrowed; control, unknown and unused tokens give "" unless special, ids
+ * outside the vocabulary always. */
 const char *gem_tokenizer_bytes(const gem_tokenizer *t, int32_t id, bool special, size_t *len);
+size_t gem_tokenizer_max_bytes(const gem_tokenizer *t); /* of any one token */
 
 #endif
