@@ -58,11 +58,10 @@ need_for() {
 
 # cache_dir: where fetched models live.
 cache_dir() {
-    if [ "${XDG_CACHE_HOME:-}" != "${XDG_CACHE_HOME#/}" ]; then
-        printf '%s/gem\n' "$XDG_CACHE_HOME"
-    else
-        printf '%s/.cache/gem\n' "${HOME:?neither XDG_CACHE_HOME nor HOME is set}"
-    fi
+    case ${XDG_CACHE_HOME:-} in
+    /*) printf '%s/gem\n' "$XDG_CACHE_HOME" ;;
+    *) printf '%s/.cache/gem\n' "${HOME:?neither XDG_CACHE_HOME nor HOME is set}" ;;
+    esac
 }
 
 # run_logged LOG COMMAND...: quiet when it works; the end of the log when it does not.

@@ -12,7 +12,7 @@ enum { GEM_DEFAULT_LOGITS = 64 };
 typedef struct gem_engine_options {
     int32_t n_logits; /* most rows of a batch that want logits; 0: min(n_batch, GEM_DEFAULT_LOGITS).
                          Each takes n_vocab floats. `gem logits` asks for n_batch. */
-    const gem_backend_ops *ops; /* NULL: by the name in the options */
+    const gem_backend_ops *ops; /* required unless vocab_only */
 } gem_engine_options;
 
 /* gem_model_open with these options; engine may be NULL. */

@@ -22,7 +22,7 @@ model=$(cache_dir)/gemma-3-270m-q4_k_m.gguf
 if [ -f "$model" ]; then
     expect 0 "real weights" "$tmp/continue" "$model" "The capital of France is"
     cp "$tmp/out" "$tmp/got"
-    expect 0 "gem run" "$bin/gem" run "$model" -p "The capital of France is" -n 12 -q
+    expect 0 "gem run" "$bin/gem" run "$model" -p "The capital of France is" -n 12 -T 0 -q
     same "gem run says the same" "The capital of France is$(cat "$tmp/got")" "$(cat "$tmp/out")"
 fi
 finish

@@ -71,6 +71,11 @@ holds "the other of two fetches" wait $!
 same "two at once" "$(sort "$FAKE_PIP_LOG" | uniq -d)" ""
 holds "two at once, right bytes" cmp -s "$final" "$tmp/whole"
 
+# Without XDG_CACHE_HOME: ~/.cache.
+mkdir "$tmp/home"
+(unset XDG_CACHE_HOME; HOME=$tmp/home exec "$fetch" toy) >"$tmp/out" 2>/dev/null
+same "below HOME" "$(cat "$tmp/out")" "$tmp/home/.cache/gem/toy.gguf"
+
 # The C side knows the same models.
 awk -F'\t' '!/^#/ { print $1, $2, $3 }' "$src/scripts/models.tsv" | while read -r name file digest; do
     for word in "$name" "$file" "$digest"; do

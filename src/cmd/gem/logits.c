@@ -222,7 +222,12 @@ static gem_status run(const char *arg, gem_error *err)
     if (!mo.n_ctx) mo.n_ctx = (int32_t)GEM_MIN(n, (size_t)INT32_MAX);
     if (!mo.n_batch) mo.n_batch = 64; /* every row may want logits, a megabyte each */
     mo.n_sessions = 1;
-    gem_engine_options engine = {.n_logits = mo.n_batch};
+    gem_engine_options engine = {.n_logits = mo.n_batch, .ops = gem_backend_find(mo.backend)};
+    if (!engine.ops) {
+        st = gem_fail(err, GEM_E_UNSUPPORTED, "backend %.64s is not in this build; it has: %s",
+                      mo.backend, gem_backend_names());
+        goto done;
+    }
     if ((st = gem_model_open_engine(&m, path, &mo, &engine, err)) != GEM_OK) goto done;
     gem_bytes_printf(&part, "%s.part", opt.out);
     f = part.failed ? NULL : fopen(part.data, "wbe");

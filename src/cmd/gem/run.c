@@ -32,11 +32,11 @@ static const cli_option options[] = {
     {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
      "positions; default: the model's, at most 4096", NULL},
     {"temperature", 'T', CLI_FLOAT, "X", &opt.sampler.temperature, 0, 100,
-     "0: always the likeliest token (default)", NULL},
+     "0: always the likeliest token; default 0.7", NULL},
     {"top-k", 0, CLI_INT, "N", &opt.sampler.top_k, 0, INT32_MAX,
-     "draw from the N likeliest; 0: off (default)", NULL},
+     "draw from the N likeliest; 0: off; default 40", NULL},
     {"top-p", 0, CLI_FLOAT, "X", &opt.sampler.top_p, 0, 1,
-     "draw from the likeliest that sum to X; 1: off (default)", NULL},
+     "draw from the likeliest that sum to X; 1: off; default 0.95", NULL},
     {"min-p", 0, CLI_FLOAT, "X", &opt.sampler.min_p, 0, 1,
      "drop tokens below X times the likeliest; 0: off (default)", NULL},
     {"repetition-penalty", 0, CLI_FLOAT, "X", &opt.sampler.repetition_penalty, 0, 100,
@@ -48,7 +48,7 @@ static const cli_option options[] = {
     {"penalty-last-n", 0, CLI_INT, "N", &opt.sampler.penalty_last_n, 0, INT32_MAX,
      "tokens that --repetition-penalty looks back; default 64", NULL},
     {"seed", 0, CLI_U64, "N", &opt.sampler.seed, 0, 0,
-     "the same seed gives the same text; default 0", NULL},
+     "the same seed gives the same text, on every machine; default 1", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, &opt.quiet, 0, 0, "no figures at the end", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
@@ -62,6 +62,9 @@ const cli_command gem_run_command = {
             "the program.\n"
             "In a conversation: /clear forgets it, /exit or Ctrl-D ends it, a line that ends in \\ "
             "goes on.\n"
+            "Tokens are drawn with a fixed seed, so the same command gives the same text; -T 0 "
+            "takes the "
+            "likeliest.\n"
             "\n"
             "  gem run qwen2.5-coder-0.5b -p \"Write a haiku about C.\"\n"
             "  gem run gemma-3-270m -p \"Once upon a time\" -n 40\n"
@@ -227,7 +230,11 @@ int gem_run_main(int argc, char **argv)
     gem_model_options mo;
     generator g = {0};
     gem_error err;
-    gem_sampler_defaults(&opt.sampler);
+    gem_sampler_defaults(&opt.sampler); /* greedy; small models then repeat themselves */
+    opt.sampler.temperature = 0.7f;
+    opt.sampler.top_k = 40;
+    opt.sampler.top_p = 0.95f;
+    opt.sampler.seed = 1;
     int code = cli_parse(c, argc, argv, &args, &n_args);
     if (code >= 0) return code;
     if (opt.prompt && opt.file) return cli_usage(c, "--prompt and --file exclude each other");
