@@ -7,6 +7,8 @@
 
 #define MAX_TEXT_BYTES (1u << 30) /* places are 32 bits wide, and a space grows to three bytes */
 
+#define SPACE_MARK "\xE2\x96\x81" /* U+2581, how stored texts write a space */
+
 typedef struct encoder {
     const gem_tokenizer *t;
     gem_merge_work work;
@@ -41,20 +43,25 @@ static void add_symbol(gem_merge_work *w, size_t start, size_t len, int32_t id)
     if (i) w->sym[i - 1].next = i;
 }
 
-/* Merge, then write out what is left; a character without a token becomes the tokens of its bytes.
- */
+/* A character without a token becomes the tokens of its bytes; so does a space, which by now is
+ * written as U+2581, where a vocabulary has no token for that. */
+static bool push_bytes(encoder *e, const char *text, size_t len)
+{
+    if (len == 3 && !memcmp(text, SPACE_MARK, 3)) return push(e, e->t->byte_id[' ']);
+    for (size_t i = 0; i < len; i++)
+        if (!push(e, e->t->byte_id[(uint8_t)text[i]])) return false;
+    return true;
+}
+
+/* Merge, then write out what is left. */
 static bool finish_fragment(encoder *e, const char *text)
 {
     gem_merge_work *w = &e->work;
     if (!gem_merge(e->t, text, w)) return false;
     for (uint32_t i = w->n_sym ? 0 : UINT32_MAX; i != UINT32_MAX; i = w->sym[i].next) {
         const gem_symbol *s = &w->sym[i];
-        if (s->id >= 0) {
-            if (!push(e, s->id)) return false;
-            continue;
-        }
-        for (uint32_t b = 0; b < s->len; b++)
-            if (!push(e, e->t->byte_id[(uint8_t)text[s->start + b]])) return false;
+        bool ok = s->id >= 0 ? push(e, s->id) : push_bytes(e, text + s->start, s->len);
+        if (!ok) return false;
     }
     return true;
 }
@@ -78,7 +85,7 @@ static bool stored_form(encoder *e, const char *text, size_t len, size_t *stored
             e->stored[n++] = text[i];
             continue;
         }
-        memcpy(e->stored + n, "\xE2\x96\x81", 3);
+        memcpy(e->stored + n, SPACE_MARK, 3);
         n += 3;
     }
     *stored_len = n;

@@ -281,9 +281,6 @@ static gem_status find_bytes(gem_tokenizer *t, gem_error *err)
             t->ascii_id[b] = id >= 0 && t->type[id] == GEM_TOKEN_NORMAL ? id : GEM_SYMBOL_NONE;
         }
     }
-    if (t->kind != GEM_VOCAB_WORDS && gem_tokenizer_find(t, space_mark, 3) < 0)
-        return gem_fail(err, GEM_E_FORMAT,
-                        KEY "tokens has no token for U+2581, which stands for a space");
     return GEM_OK;
 }
 

@@ -246,6 +246,24 @@ static void test_longest_marker_wins(void **state)
     vocab_clear(&v);
 }
 
+static void test_a_space_needs_no_token_of_its_own(void **state)
+{
+    vocab_spec v;
+    small_vocab s;
+    int32_t *ids;
+    size_t n;
+    (void)state;
+    spec_score(&v);
+    v.tok[vocab_id(&v, U)].text[0] = 'X';
+    assert_int_equal(small_open(&s, &v, NULL), GEM_OK);
+    assert_int_equal(gem_tokenizer_encode(s.t, "a b", 3, 0, &ids, &n, NULL), GEM_OK);
+    assert_int_equal(n, 3);
+    assert_int_equal(ids[1], vocab_id(&v, "<0x20>"));
+    free(ids);
+    small_close(&s);
+    vocab_clear(&v);
+}
+
 static void test_bos_is_put_once(void **state)
 {
     (void)state;
@@ -445,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_user_defined_text_always_matches),
         cmocka_unit_test(test_plain_text_spells_no_protocol_marker),
         cmocka_unit_test(test_longest_marker_wins),
+        cmocka_unit_test(test_a_space_needs_no_token_of_its_own),
         cmocka_unit_test(test_bos_is_put_once),
         cmocka_unit_test(test_bytes_and_types),
         cmocka_unit_test(test_a_megabyte_of_anything),
