@@ -278,7 +278,8 @@ static void check_gemma3_vocab(uint64_t n)
     assert_int_equal(type_at(g, 494), 1);
     for (char c = 0x21; c < 0x7F; c++)
         assert_true(has(&w, &c, 1));
-    for (uint64_t i = 494; i < n; i++) { /* every word is two tokens joined */
+    uint64_t step = n > 10000 ? 11 : 1;        /* a sample of a large vocabulary */
+    for (uint64_t i = 494; i < n; i += step) { /* every word is two tokens joined */
         bool found =
             type_at(g, i) != 1 || w.by_id[i].len == 1 || (unsigned char)w.by_id[i].data[0] >= 0xC0;
         for (size_t cut = 1; cut < w.by_id[i].len && !found; cut++)
