@@ -1,5 +1,6 @@
 /* gguf_internal.h - what the files of this room share: the open container and its parser.
- * gguf_parse.c fills a part from bytes, gguf.c owns parts and indexes, gguf_get.c reads values. */
+ * gguf_parse.c fills a part from bytes (keys: gguf_kv.c, tensors: gguf_tensors.c), gguf.c owns
+ * parts and indexes, gguf_get.c reads values. */
 #ifndef GEM_GGUF_INTERNAL_H
 #define GEM_GGUF_INTERNAL_H
 
@@ -41,6 +42,31 @@ struct gem_gguf {
     uint32_t *kv_by_key, *tensor_by_name; /* owned; indexes in order of key or name */
     uint8_t *kv_marked, *tensor_marked;   /* owned */
 };
+
+/* ---- parsing (gguf_parse.c, gguf_kv.c, gguf_tensors.c) ---- */
+typedef struct gem_gguf_cursor {
+    const uint8_t *data;
+    size_t size, pos; /* pos <= size */
+} gem_gguf_cursor;
+static inline size_t gem_gguf_left(const gem_gguf_cursor *c)
+{
+    return c->size - c->pos;
+}
+/* Copy the next n bytes; false, and nothing taken, when fewer are left. */
+bool gem_gguf_take(gem_gguf_cursor *c, void *out, size_t n);
+/* Read a name into an owned, NUL-terminated copy. `what` and `index` say where: "key 3". */
+gem_status gem_gguf_take_name(const gem_gguf_part *p, gem_gguf_cursor *c, const char *what,
+                              uint64_t index, uint64_t max, char **out, gem_error *err);
+/* `array` with room for element n; NULL, and the array unchanged, when there is no memory. */
+void *gem_gguf_grow(void *array, size_t *cap, size_t n, size_t elem_bytes);
+gem_status gem_gguf_no_memory(const gem_gguf_part *p, gem_error *err);
+/* Append key number `index` to p->kv. */
+gem_status gem_gguf_parse_kv(gem_gguf_part *p, gem_gguf_cursor *c, uint64_t index, gem_error *err);
+/* What general.alignment says; 32 without it. */
+gem_status gem_gguf_alignment(const gem_gguf_part *p, uint64_t *alignment, gem_error *err);
+/* Append n entries to g->tensors and check where their data lies. */
+gem_status gem_gguf_parse_tensors(gem_gguf *g, gem_gguf_part *p, gem_gguf_cursor *c, uint64_t n,
+                                  uint64_t alignment, gem_error *err);
 
 /* Parse one part: fills kv, appends to g->tensors; every check that needs one part alone.
  * What was allocated hangs off g and is freed by gem_gguf_close, also after an error. */
