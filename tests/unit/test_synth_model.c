@@ -381,6 +381,55 @@ static void test_vocabulary_of_another_file(void **state)
     unlink(source);
 }
 
+/* A model must be worth running: logits finite and spread as the scaling promises (4), no token
+ * that wins everywhere, and no echo of the input. */
+static void check_runs(const char *preset, const char *mix)
+{
+    enum { N = 48 };
+    gem_model *m;
+    gem_session *s;
+    gem_error err;
+    gem_model_info info;
+    int n_echoes = 0, n_repeats = 0;
+    int32_t last_best = -1;
+    assert_int_equal(run(NULL, "-p %s -q %s -o %s", preset, mix, out_path), 0);
+    gem_model_options opt = {.n_threads = 1, .n_sessions = 1, .n_ctx = 64};
+    if (gem_model_open(&m, out_path, &opt, &err) != GEM_OK) fail_msg("%s", err.text);
+    gem_model_get_info(m, &info);
+    if (gem_session_new(&s, m, &err) != GEM_OK) fail_msg("%s", err.text);
+    for (int32_t i = 0; i < N; i++) {
+        const float *logits;
+        int32_t token = 500 + i * 7 % 400, best = 0;
+        double sum = 0, square = 0;
+        if (gem_session_decode(s, token, &logits, &err) != GEM_OK) fail_msg("%s", err.text);
+        for (int32_t v = 0; v < info.n_vocab; v++) {
+            assert_true(isfinite(logits[v]));
+            sum += (double)logits[v];
+            square += (double)logits[v] * (double)logits[v];
+            if (logits[v] > logits[best]) best = v;
+        }
+        double mean = sum / info.n_vocab, std = sqrt(square / info.n_vocab - mean * mean);
+        if (std < 3 || std > 5)
+            fail_msg("%s: logits of position %d spread by %g", preset, (int)i, std);
+        n_echoes += best == token;
+        n_repeats += best == last_best;
+        last_best = best;
+    }
+    assert_true(n_echoes < N / 8);
+    assert_true(n_repeats < N / 4);
+    gem_session_free(s);
+    gem_model_close(m);
+}
+
+static void test_models_run_and_behave(void **state)
+{
+    (void)state;
+    check_runs("gemma3-tiny", "q4_k_m");
+    check_runs("gemma3-tiny", "q8_0");
+    check_runs("qwen2-tiny", "q4_k_m");
+    check_runs("qwen2-tiny --tied", "f32");
+}
+
 static void test_impossible_requests_are_refused(void **state)
 {
     (void)state;
@@ -412,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_gemma3_vocabulary),
         cmocka_unit_test(test_qwen2_vocabulary),
         cmocka_unit_test(test_vocabulary_of_another_file),
+        cmocka_unit_test(test_models_run_and_behave),
         cmocka_unit_test(test_impossible_requests_are_refused),
     };
     return cmocka_run_group_tests_name("synth_model", tests, make_folder, remove_folder);
