@@ -1,6 +1,7 @@
 /* api.c - public calls that only pass on: opening by backend name, text to tokens and back, chat.
  */
 #include "runtime/engine.h"
+#include "tokenizer/detokenizer.h"
 
 #include <stdlib.h>
 
@@ -42,4 +43,42 @@ gem_status gem_chat_tokens(const gem_model *m, const gem_message *messages, size
                            int32_t **tokens, size_t *n_tokens, gem_error *err)
 {
     return gem_chat_render(m->tok, m->chat, messages, n_messages, tokens, n_tokens, err);
+}
+
+/* ---- streaming text ---- */
+
+struct gem_detokenizer {
+    gem_detok *d; /* owned */
+};
+
+gem_status gem_detokenizer_new(gem_detokenizer **out, const gem_model *m, bool special,
+                               gem_error *err)
+{
+    *out = NULL;
+    gem_detokenizer *d = calloc(1, sizeof(*d));
+    if (!d) return gem_fail(err, GEM_E_NOMEM, "no memory for a detokenizer");
+    gem_status st = gem_detok_new(&d->d, m->tok, special, err);
+    if (st != GEM_OK) {
+        free(d);
+        return st;
+    }
+    *out = d;
+    return GEM_OK;
+}
+
+void gem_detokenizer_free(gem_detokenizer *d)
+{
+    if (!d) return;
+    gem_detok_free(d->d);
+    free(d);
+}
+
+const char *gem_detokenizer_push(gem_detokenizer *d, int32_t token, size_t *len)
+{
+    return gem_detok_push(d->d, token, len);
+}
+
+const char *gem_detokenizer_finish(gem_detokenizer *d, size_t *len)
+{
+    return gem_detok_finish(d->d, len);
 }
