@@ -178,12 +178,13 @@ static bool show_progress(void *user, uint64_t done, uint64_t total)
 
 static json_t *shape_json(const synth_shape *s)
 {
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:b}",
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b}",
                      "preset", s->name, "arch", s->arch, "about", s->about, "n_layers",
                      (int)s->n_layers, "d_model", (int)s->d_model, "d_ff", (int)s->d_ff, "n_heads",
                      (int)s->n_heads, "n_kv_heads", (int)s->n_kv_heads, "head_dim",
                      (int)s->head_dim, "window", (int)s->window, "n_ctx", (int)s->n_ctx, "n_vocab",
-                     (int)s->n_vocab, "rope_theta", (double)s->rope_theta, "tied", (int)s->tied);
+                     (int)s->n_vocab, "rope_theta", (double)s->rope_theta, "rope_factor",
+                     (double)s->rope_factor, "tied", (int)s->tied);
 }
 
 static int print_list(void)

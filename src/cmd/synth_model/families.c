@@ -17,16 +17,30 @@
 #define ADDED 2.5f
 #define ATTENTION_PART 0.8f /* of an FFN's share: what attention adds is alike at all positions */
 
+/* name, family, about, n_layers, d_model, d_ff, n_heads, n_kv_heads, head_dim, window, n_ctx,
+ * n_vocab, rope_theta, rope_factor, tied. Sources: the published configurations of each model. */
 const synth_shape synth_presets[] = {
-    {"gemma3-270m", "gemma3", "shape, types and tensor order of Gemma 3 270M", 18, 640, 2048, 4, 1,
-     256, 512, 32768, 262144, 1e6f, true},
     {"gemma3-tiny", "gemma3", "7 layers of width 256, window 32: for tests", 7, 256, 512, 4, 1, 64,
-     32, 2048, 1024, 1e6f, true},
-    {"qwen2-0.5b", "qwen2", "shape, types and tensor order of Qwen2.5 0.5B", 24, 896, 4864, 14, 2,
-     64, 0, 32768, 151936, 1e6f, false},
+     32, 2048, 1024, 1e6f, 1.0f, true},
+    {"gemma3-270m", "gemma3", "tensors and types of Gemma 3 270M", 18, 640, 2048, 4, 1, 256, 512,
+     32768, 262144, 1e6f, 1.0f, true},
+    {"gemma3-1b", "gemma3", "shape of Gemma 3 1B", 26, 1152, 6912, 4, 1, 256, 512, 32768, 262144,
+     1e6f, 1.0f, true},
+    {"gemma3-4b", "gemma3", "shape of Gemma 3 4B", 34, 2560, 10240, 8, 4, 256, 1024, 131072, 262144,
+     1e6f, 8.0f, true},
+    {"gemma3-12b", "gemma3", "shape of Gemma 3 12B", 48, 3840, 15360, 16, 8, 256, 1024, 131072,
+     262144, 1e6f, 8.0f, true},
+    {"gemma3-27b", "gemma3", "shape of Gemma 3 27B", 62, 5376, 21504, 32, 16, 128, 1024, 131072,
+     262144, 1e6f, 8.0f, true},
     {"qwen2-tiny", "qwen2", "4 layers of width 256: for tests", 4, 256, 512, 4, 2, 64, 0, 2048,
-     1024, 1e6f, false},
-    {NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false},
+     1024, 1e6f, 1.0f, false},
+    {"qwen2-0.5b", "qwen2", "tensors and types of a Qwen2.5 0.5B with its own head", 24, 896, 4864,
+     14, 2, 64, 0, 32768, 151936, 1e6f, 1.0f, false},
+    {"qwen2-1.5b", "qwen2", "shape of Qwen2.5 1.5B", 28, 1536, 8960, 12, 2, 128, 0, 32768, 151936,
+     1e6f, 1.0f, true},
+    {"qwen2-7b", "qwen2", "shape of Qwen2.5 7B", 28, 3584, 18944, 28, 4, 128, 0, 32768, 152064,
+     1e6f, 1.0f, false},
+    {NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false},
 };
 
 const synth_shape *synth_preset(const char *name)
@@ -115,12 +129,16 @@ static void layout_gemma3(synth_model *m)
 {
     const synth_shape *s = &m->shape;
     int32_t d = s->d_model, q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    /* queries are scaled by 1/sqrt(head_dim); in the 27B (62 layers) by 1/sqrt(d_model / n_heads)
+     */
+    float q_scale = s->n_layers == 62 ? (float)s->d_model / (float)s->n_heads : (float)s->head_dim;
+    float k_norm = SCORE_SPREAD * sqrtf(q_scale / (float)s->head_dim);
     vector(m, -1, "output_norm.weight", d, SYNTH_SIGNED, LOGIT_SPREAD);
     if (!s->tied) matrix(m, -1, "output.weight", d, s->n_vocab, 1.0f);
     matrix(m, -1, "token_embd.weight", d, s->n_vocab, 1.0f);
     for (int l = 0; l < s->n_layers; l++) {
         matrix(m, l, "attn_k.weight", d, kv, 1.0f);
-        vector(m, l, "attn_k_norm.weight", s->head_dim, SYNTH_NORM, SCORE_SPREAD);
+        vector(m, l, "attn_k_norm.weight", s->head_dim, SYNTH_NORM, k_norm);
         vector(m, l, "attn_norm.weight", d, SYNTH_NORM, 1.0f);
         matrix(m, l, "attn_output.weight", q, d, 1.0f);
         matrix(m, l, "attn_q.weight", d, q, 1.0f);
@@ -215,7 +233,12 @@ static gem_status keys_gemma3(gem_gguf_writer *w, const synth_shape *s, gem_erro
     if ((st = put_keys(w, keys, ARRAY_LEN(keys), err)) != GEM_OK) return st;
     if ((st = gem_gguf_put_f32(w, "gemma3.attention.layer_norm_rms_epsilon", 1e-6f, err)) != GEM_OK)
         return st;
-    return gem_gguf_put_f32(w, "gemma3.rope.freq_base", s->rope_theta, err);
+    if ((st = gem_gguf_put_f32(w, "gemma3.rope.freq_base", s->rope_theta, err)) != GEM_OK)
+        return st;
+    if (s->rope_factor == 1.0f) return GEM_OK;
+    if ((st = gem_gguf_put_str(w, "gemma3.rope.scaling.type", "linear", 6, err)) != GEM_OK)
+        return st;
+    return gem_gguf_put_f32(w, "gemma3.rope.scaling.factor", s->rope_factor, err);
 }
 
 static gem_status keys_qwen2(gem_gguf_writer *w, const synth_shape *s, gem_error *err)

@@ -15,7 +15,8 @@ typedef struct synth_shape {
     int32_t window; /* of sliding layers; 0: the family has none */
     int32_t n_ctx, n_vocab;
     float rope_theta;
-    bool tied; /* the head is the embedding */
+    float rope_factor; /* positions of global layers are divided by it; 1: as they are */
+    bool tied;         /* the head is the embedding */
 } synth_shape;
 extern const synth_shape synth_presets[]; /* ends with name == NULL */
 /* By name; NULL when there is none. */
