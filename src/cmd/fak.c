@@ -9,6 +9,7 @@ static const char help[] =
     "\n"
     "  native-performance      the evidence graph, receipts, gates and profiles\n"
     "  bench system-baseline   run one benchmark repetition and attest how busy the host was\n"
+    "  receipt fill            put records of gem-bench into a receipt template\n"
     "\n"
     "fak COMMAND --help tells more; --version prints the version.\n";
 
@@ -32,6 +33,10 @@ static int dispatch(int argc, char **argv, fak_io *io)
         if (argc > 2 && strcmp(argv[2], "system-baseline") == 0)
             return fak_system_baseline(argc - 3, argv + 3, io);
         return usage_error(io, "bench has one command: system-baseline");
+    }
+    if (strcmp(command, "receipt") == 0) {
+        if (argc > 2 && strcmp(argv[2], "fill") == 0) return fak_receipt_fill(argc - 3, argv + 3, io);
+        return usage_error(io, "receipt has one command: fill");
     }
     if (argc == 2 && (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
                       strcmp(command, "help") == 0)) {

@@ -238,6 +238,7 @@ static void mode_attach(call *c)
     gem_bytes text = {0};
     if (ok_r && ok_a && fak_receipt_attach(&c->graph, r.root, a.root, &text, &c->f) && !c->f.n) {
         gem_error err;
+        c->f.prefix = NULL;
         if (!out)
             gem_bytes_put(&c->io->out, text.data, text.len);
         else if (c->io->write(c->io, out, text.data, text.len, &err) != GEM_OK)
