@@ -133,11 +133,11 @@ static void linear(const pass *p, const cpu_op *o, gem_buf src, const gem_buf *d
 {
     const gem_backend *be = p->be;
     int64_t parts = token_parts(be, o->n_panels, p->n), lo, hi;
-    int64_t chunk = p->n > 8 ? 1 : o->n_panels >= 4096 ? 32 : 4;
+    int64_t chunk = p->n > 8 ? 1 : o->n_panels >= 4096 ? 32 : o->n_panels >= 256 ? 4 : 2;
     int victim = p->tid;
     while ((hi = gem_range_take(o->range, be->n_threads, p->tid, &victim, chunk, &lo)) > lo) {
         for (int64_t item = lo; item < hi; item++) {
-            int64_t panel = item / parts, part = item % parts;
+            int64_t panel = parts == 1 ? item : item / parts, part = parts == 1 ? 0 : item % parts;
             int i = 0;
             while (panel >= o->w[i]->n_panels) panel -= o->w[i++]->n_panels;
             const cpu_weight *w = o->w[i];

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #endif
 
-enum { SPIN = 500 };
+enum { SPIN = 2000 }; /* pauses before sleeping: some tens of microseconds */
 
 typedef struct worker {
     gem_team *team;
@@ -29,6 +29,7 @@ struct gem_team {
     _Alignas(64) _Atomic uint32_t region;     /* counts regions begun */
     _Alignas(64) _Atomic uint32_t generation; /* counts barriers passed */
     _Atomic int arrived;
+    _Alignas(64) _Atomic int sleepers; /* threads in the kernel: without any, a wake costs nothing */
 };
 
 static void pause_cpu(void)
@@ -40,33 +41,36 @@ static void pause_cpu(void)
 #endif
 }
 
-static void sleep_on(_Atomic uint32_t *word, uint32_t seen)
+static void sleep_on(gem_team *t, _Atomic uint32_t *word, uint32_t seen)
 {
+    atomic_fetch_add(&t->sleepers, 1); /* before the kernel compares the word: see wake_all */
 #if defined(__linux__)
     syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 #else
-    struct timespec t = {0, 50000};
+    struct timespec pause = {0, 50000};
     (void)word, (void)seen;
-    nanosleep(&t, NULL);
+    nanosleep(&pause, NULL);
 #endif
+    atomic_fetch_sub(&t->sleepers, 1);
 }
 
-static void wake_all(_Atomic uint32_t *word)
+/* The word has changed already. A thread that counts itself later finds the new value. */
+static void wake_all(gem_team *t, _Atomic uint32_t *word)
 {
 #if defined(__linux__)
-    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    if (atomic_load(&t->sleepers) > 0) syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 #else
-    (void)word;
+    (void)t, (void)word;
 #endif
 }
 
-static void wait_change(_Atomic uint32_t *word, uint32_t seen)
+static void wait_change(gem_team *t, _Atomic uint32_t *word, uint32_t seen)
 {
     for (int i = 0; i < SPIN; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != seen) return;
         pause_cpu();
     }
-    while (atomic_load_explicit(word, memory_order_acquire) == seen) sleep_on(word, seen);
+    while (atomic_load_explicit(word, memory_order_acquire) == seen) sleep_on(t, word, seen);
 }
 
 void gem_team_barrier(gem_team *t)
@@ -75,10 +79,10 @@ void gem_team_barrier(gem_team *t)
     uint32_t gen = atomic_load_explicit(&t->generation, memory_order_acquire);
     if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) == t->n - 1) {
         atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
-        atomic_fetch_add_explicit(&t->generation, 1, memory_order_release);
-        wake_all(&t->generation);
+        atomic_fetch_add(&t->generation, 1);
+        wake_all(t, &t->generation);
     } else {
-        wait_change(&t->generation, gen);
+        wait_change(t, &t->generation, gen);
     }
 }
 
@@ -88,7 +92,7 @@ static void *work(void *arg)
     gem_team *t = w->team;
     uint32_t seen = 0;
     for (;;) {
-        wait_change(&t->region, seen);
+        wait_change(t, &t->region, seen);
         seen++;
         if (t->stop) return NULL;
         t->fn(t->ctx, w->tid);
@@ -101,8 +105,8 @@ void gem_team_run(gem_team *t, gem_team_fn fn, void *ctx)
     t->fn = fn;
     t->ctx = ctx;
     if (t->n > 1) {
-        atomic_fetch_add_explicit(&t->region, 1, memory_order_release);
-        wake_all(&t->region);
+        atomic_fetch_add(&t->region, 1);
+        wake_all(t, &t->region);
     }
     fn(ctx, 0);
     gem_team_barrier(t);
@@ -143,8 +147,8 @@ void gem_team_free(gem_team *t)
 {
     if (!t) return;
     t->stop = true;
-    atomic_fetch_add_explicit(&t->region, 1, memory_order_release);
-    wake_all(&t->region);
+    atomic_fetch_add(&t->region, 1);
+    wake_all(t, &t->region);
     for (int i = 1; i < t->n_started; i++) pthread_join(t->workers[i].thread, NULL);
     free(t->workers);
     free(t);
