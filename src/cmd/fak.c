@@ -10,6 +10,7 @@ static const char help[] =
     "  native-performance      the evidence graph, receipts, gates and profiles\n"
     "  bench system-baseline   run one benchmark repetition and attest how busy the host was\n"
     "  receipt fill            put records of gem-bench into a receipt template\n"
+    "  report DIR --html FILE  one page about a folder of evidence\n"
     "\n"
     "fak COMMAND --help tells more; --version prints the version.\n";
 
@@ -35,9 +36,11 @@ static int dispatch(int argc, char **argv, fak_io *io)
         return usage_error(io, "bench has one command: system-baseline");
     }
     if (strcmp(command, "receipt") == 0) {
-        if (argc > 2 && strcmp(argv[2], "fill") == 0) return fak_receipt_fill(argc - 3, argv + 3, io);
+        if (argc > 2 && strcmp(argv[2], "fill") == 0)
+            return fak_receipt_fill(argc - 3, argv + 3, io);
         return usage_error(io, "receipt has one command: fill");
     }
+    if (strcmp(command, "report") == 0) return fak_report(argc - 2, argv + 2, io);
     if (argc == 2 && (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
                       strcmp(command, "help") == 0)) {
         gem_bytes_put(&io->out, help, strlen(help));

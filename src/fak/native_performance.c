@@ -7,6 +7,7 @@
 #include "fak/profile.h"
 #include "fak/receipt.h"
 #include "fak/sign.h"
+#include "fak/validate.h"
 
 #include <stdio.h>
 
@@ -286,53 +287,14 @@ static int mode_gate(call *c)
     return class == FAK_GATE_INVESTIGATE && !on(c, INVESTIGATE_OK) ? 4 : 0;
 }
 
-static void validate_by_kind(call *c, const fak_document *d, const gem_json *root)
-{
-    if (d == &fak_doc_graph) {
-        fak_graph g;
-        if (fak_graph_init(&g, root))
-            fak_graph_validate(&g, &c->f);
-        else
-            c->f.failed = true;
-        fak_graph_free(&g);
-    } else if (d == &fak_doc_receipt_v1 || d == &fak_doc_receipt_v2) {
-        fak_receipt_validate(&c->graph, root, 0, &c->f);
-    } else if (d == &fak_doc_request_v1 || d == &fak_doc_request_v2) {
-        fak_request_validate(&c->graph, root, &c->f);
-    } else if (d == &fak_doc_policy_v1 || d == &fak_doc_policy_v2) {
-        fak_policy_validate(&c->graph, root, &c->f);
-    } else if (d == &fak_doc_profile) {
-        fak_profile_validate(&c->graph, root, &c->f);
-    } else if (d == &fak_doc_baseline_v1 || d == &fak_doc_baseline_v2) {
-        fak_attestation_validate(root, &c->f);
-    }
-}
-
 static void mode_validate(call *c)
 {
     fak_doc d;
     const char *path = c->flag[VALIDATE].value;
     char digest[FAK_DIGEST_SIZE];
     if (load(c, &d, VALIDATE, NULL, FAK_MAX_INPUT, NULL)) {
-        const gem_json *schema = gem_json_get(d.root, "schema");
-        const fak_document *kind = schema ? fak_document_by_schema(schema) : NULL;
-        size_t before = c->f.n;
-        if (d.root->type != GEM_JSON_OBJECT)
-            fak_find(&c->f, "NPJ-006", d.root, "an object was expected");
-        else if (!schema)
-            fak_find_in(&c->f, "NPJ-005", d.root, "schema", "this member is missing");
-        else if (schema->type != GEM_JSON_STRING)
-            fak_find(&c->f, "NPJ-006", schema, "a string was expected");
-        else if (!kind)
-            fak_find(&c->f, "NPJ-009", schema, "\"%s\" is no schema of this program", schema->text);
-        else if ((kind == &fak_doc_baseline_v1 || kind == &fak_doc_baseline_v2) &&
-                 d.raw.len > FAK_MAX_ATTESTATION)
-            fak_find(&c->f, "NPI-003", NULL, "an attestation of more than %d bytes",
-                     FAK_MAX_ATTESTATION);
-        else
-            fak_shape_check(&c->f, kind->type, d.root);
-        if (c->f.n == before && kind) validate_by_kind(c, kind, d.root);
-        bool ok = c->f.n == before && !c->f.failed;
+        const fak_document *kind = fak_validate_document(&c->graph, &d, &c->f);
+        bool ok = kind != NULL;
         if (ok && on(c, SIGN)) ok = fak_sign(path, c->flag[SIGN].value, d.root, &c->f);
         if (ok && on(c, VERIFY_SIGNATURE))
             ok = fak_verify_signature(path, c->flag[VERIFY_SIGNATURE].value, d.root, &c->f);

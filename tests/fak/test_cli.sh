@@ -100,7 +100,7 @@ status=0; wait $pid || status=$?
 "$fak" bench system-baseline --verify signalled.json >/dev/null
 
 # ---- help ----
-for command in native-performance 'bench system-baseline' 'receipt fill'; do
+for command in native-performance 'bench system-baseline' 'receipt fill' report; do
     # shellcheck disable=SC2086
     "$fak" $command --help | head -1 | grep -q '^usage: fak ' || fail "$command --help"
 done

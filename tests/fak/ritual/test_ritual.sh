@@ -130,4 +130,19 @@ if command -v ssh-keygen >/dev/null; then # ... but neither the manifest nor a s
     refuse NPX-002 "$fak" native-performance --graph graph.json --validate kept.json --verify-signature strangers
     refuse NPX-001 "$fak" native-performance --graph graph.json --validate kept.json --sign missing-key
 fi
+
+# 7. the page
+mkdir folder
+cp kept.json candidate-3.json comparison.json verdict.json gate-request.json baseline-attestation-1.json folder
+(cd folder && sha256sum -- *.json >MANIFEST.sha256)
+"$fak" report folder --html page.html --graph graph.json
+"$fak" report folder --html again.html --graph graph.json
+cmp page.html again.html
+grep -q '6 documents, 6 valid' page.html || fail "the page counts wrongly"
+[ "$(grep -c '<h2>Envelope ' page.html)" = 3 ] || fail "one section an envelope"
+if grep -Eq '<(script|link|img|iframe)|@import|url\(' page.html; then fail "the page needs something from outside"; fi
+sed -i 's/"warmups": 1/"warmups": 2/' folder/kept.json
+status_page=0
+"$fak" report folder --html page.html --graph graph.json 2>/dev/null || status_page=$?
+if [ $status_page != 1 ] || ! grep -q 'CHANGED' page.html; then fail "the page does not show a changed receipt"; fi
 echo "ritual: $(grep -o 'verdict=.*' verified.txt | sort | uniq -c | tr '\n' ' '); $(grep '"direction"' comparison.json); gate $status"
