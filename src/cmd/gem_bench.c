@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "bench/bench.h"
 #include "bench/end_to_end.h"
-#include "bench/stats.h"
+#include "bench/subject.h"
 #include "cmd/cli/cli.h"
 
 #include <stdlib.h>
@@ -35,13 +35,14 @@ static const cli_option options[] = {
     {"command-span", 0, CLI_CHOICE, "layer|token", &opt.span, 0, 0,
      "what one submission to the device covers", &opt.span_seen},
     {"attention-ab", 0, CLI_FLAG, NULL, &opt.attention_ab, 0, 0,
-     "two arms in one process, interleaved: four rows", NULL},
-    {"end-to-end", 'e', CLI_FLAG, NULL, &opt.end_to_end, 0, 0,
-     "one run is prompt and generation together: what experiment receipts need", NULL},
+     "attention of ref beside production's, interleaved: four rows; exit 1 when logits differ",
+     NULL},
     {"sha256", 0, CLI_FLAG, NULL, &opt.sha256, 0, 0,
      "record the model's digest (reads all of it); else $GEM_MODEL_SHA256", NULL},
     {"roof-mib", 0, CLI_INT, "N", &opt.roof_mib, 256, 65536,
      "memory that the read roof streams through; default 512", NULL},
+    {"end-to-end", 'e', CLI_FLAG, NULL, &opt.end_to_end, 0, 0,
+     "one run is prompt and generation together: what experiment receipts need", NULL},
     {"no-roof", 0, CLI_FLAG, NULL, &opt.no_roof, 0, 0, "do not measure the read roof", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
@@ -62,78 +63,10 @@ static const cli_command command = {
     .option = options,
 };
 
-/* What the arms share. */
-typedef struct subject {
-    gem_model *model;
-    gem_session *session;
-    gem_checkpoint *start; /* the session at `depth`; NULL for depth 0 */
-    gem_sampler *greedy;
-    int32_t *prompt, *generated; /* token ids */
-    const float *logits;
-    uint64_t run_start;
-    uint64_t *ttft_ns; /* [repetitions] */
-    size_t n_ttft;
-    bench_e2e e2e; /* with --end-to-end */
-} subject;
-
 typedef struct roof_arm {
     bench_roof *roof;
     int passes;
 } roof_arm;
-
-/* splitmix64: the same tokens on every machine. */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
-static int32_t *random_tokens(size_t n, int32_t n_vocab, int32_t bos, uint64_t seed)
-{
-    int32_t *t = malloc((n + 1) * sizeof(*t));
-    for (size_t i = 0; t && i < n; i++)
-        t[i] = (int32_t)(next_random(&seed) % (uint64_t)n_vocab);
-    if (t && bos >= 0) t[0] = bos;
-    return t;
-}
-
-static gem_status rewind_session(void *user, gem_error *err)
-{
-    subject *s = user;
-    if (s->start) return gem_session_rollback(s->session, s->start, err);
-    gem_session_free(s->session);
-    s->session = NULL;
-    return gem_session_new(&s->session, s->model, err);
-}
-
-static gem_status run_prompt(void *user, gem_error *err)
-{
-    subject *s = user;
-    s->run_start = gem_now_ns();
-    return gem_session_prefill(s->session, s->prompt, (size_t)opt.prompt_tokens, NULL, NULL,
-                               &s->logits, err);
-}
-
-/* The first token is there once it was drawn. */
-static gem_status draw_first(void *user, int round, gem_error *err)
-{
-    subject *s = user;
-    int32_t token;
-    gem_status st = gem_sampler_draw(s->greedy, s->logits, &token, err);
-    if (st == GEM_OK && round >= 0) s->ttft_ns[s->n_ttft++] = gem_now_ns() - s->run_start;
-    return st;
-}
-
-static gem_status run_generation(void *user, gem_error *err)
-{
-    subject *s = user;
-    gem_status st = GEM_OK;
-    for (int32_t i = 0; st == GEM_OK && i < opt.generation_tokens; i++)
-        st = gem_session_decode(s->session, s->generated[i], &s->logits, err);
-    return st;
-}
 
 static gem_status run_roof(void *user, gem_error *err)
 {
@@ -155,60 +88,7 @@ static bool on_run(void *user, const char *arm, int round, uint64_t ns)
     return !cli_interrupted;
 }
 
-static gem_status subject_init(subject *s, gem_model *m, gem_error *err)
-{
-    gem_model_info info;
-    gem_sampler_options so;
-    memset(s, 0, sizeof(*s));
-    gem_model_get_info(m, &info);
-    s->model = m;
-    s->prompt =
-        random_tokens((size_t)opt.prompt_tokens, info.n_vocab, opt.depth ? -1 : info.bos, 1);
-    s->generated =
-        random_tokens((size_t)opt.generation_tokens, info.n_vocab, opt.depth ? -1 : info.bos, 2);
-    s->ttft_ns = calloc((size_t)opt.repetitions, sizeof(*s->ttft_ns));
-    if (!s->prompt || !s->generated || !s->ttft_ns)
-        return gem_fail(err, GEM_E_NOMEM, "no memory for the tokens");
-    gem_sampler_defaults(&so);
-    gem_status st = gem_sampler_new(&s->greedy, info.n_vocab, &so, err);
-    if (st == GEM_OK) st = gem_session_new(&s->session, m, err);
-    if (st != GEM_OK || !opt.depth) return st;
-    int32_t *before = random_tokens((size_t)opt.depth, info.n_vocab, info.bos, 3);
-    if (!before) return gem_fail(err, GEM_E_NOMEM, "no memory for the tokens");
-    fprintf(stderr, "filling %d positions\n", opt.depth);
-    st = gem_session_prefill(s->session, before, (size_t)opt.depth, NULL, NULL, &s->logits, err);
-    if (st == GEM_OK) st = gem_session_checkpoint(s->session, &s->start, err);
-    free(before);
-    return st;
-}
-
-static void subject_deinit(subject *s)
-{
-    bench_e2e_deinit(&s->e2e);
-    gem_checkpoint_free(s->start);
-    gem_session_free(s->session);
-    gem_sampler_free(s->greedy);
-    free(s->prompt);
-    free(s->generated);
-    free(s->ttft_ns);
-}
-
 /* ---- the record ---- */
-static json_t *ttft_json(const subject *s)
-{
-    bench_stats st;
-    double *x = calloc(s->n_ttft + 1, sizeof(*x));
-    json_t *samples = json_array();
-    for (size_t i = 0; x && i < s->n_ttft; i++) {
-        x[i] = (double)s->ttft_ns[i];
-        json_array_append_new(samples, json_integer((json_int_t)s->ttft_ns[i]));
-    }
-    bool have = x && s->n_ttft && bench_stats_of(&st, x, s->n_ttft);
-    free(x);
-    return json_pack("{s:o, s:o}", "samples_ns", samples, "time_ns",
-                     have ? bench_stats_json(&st) : json_null());
-}
-
 static double figure(const json_t *arm, const char *group, const char *name)
 {
     return json_number_value(json_object_get(json_object_get(arm, group), name));
@@ -266,43 +146,66 @@ static json_t *model_json(const char *path, const gem_model_info *info, json_t *
                      "decode_bytes", (json_int_t)info->decode_bytes);
 }
 
-static json_t *order_json(const bench_plan *p)
+/* ---- the arms ---- */
+/* Two models at most: with --attention-ab the oracle's attention beside the one of production. */
+typedef struct trial {
+    bench_subject subject[2];
+    const char *arm_name[2]; /* "oracle", "candidate"; one model alone: "production" */
+    const char *route[2];    /* kernels of its attention */
+    size_t n_subjects;
+    roof_arm roof;
+    bench_arm arm[5];
+    int arm_subject[5]; /* -1: the read roof */
+    bench_plan plan;
+    bool same_logits;
+    bench_e2e e2e; /* with --end-to-end */
+} trial;
+
+static void add_arm(trial *t, int subject, bench_arm arm)
 {
-    json_t *order = json_array();
-    for (size_t i = 0; i < p->n_order; i++)
-        json_array_append_new(order, json_string(p->order[i]));
-    return order;
+    t->arm_subject[t->plan.n_arms] = subject;
+    t->arm[t->plan.n_arms++] = arm;
 }
 
-static json_t *record(const char *path, const gem_model *m, const subject *s, const bench_plan *p,
-                      uint64_t load_ns, json_t *host, json_t *digest)
+static void add_subject_arms(trial *t, bool prompt)
 {
-    gem_model_info info;
-    json_t *rows = json_array(), *tg = NULL, *roof = NULL;
-    gem_model_get_info(m, &info);
-    for (size_t i = 0; i < p->n_arms; i++) {
-        json_t *row = bench_arm_json(&p->arm[i]);
-        if (!strcmp(p->arm[i].name, "read-roof")) {
-            roof = row;
-            continue;
-        }
-        json_object_set_new(row, "n_tokens", json_integer((json_int_t)p->arm[i].work));
-        if (!strcmp(p->arm[i].name, "tg")) tg = row;
-        json_array_append_new(rows, row);
+    for (size_t i = 0; i < t->n_subjects; i++) {
+        bench_arm pp = {.name = "pp",
+                        .prepare = bench_subject_rewind,
+                        .run = bench_subject_prompt,
+                        .finish = bench_subject_first,
+                        .user = &t->subject[i],
+                        .work = opt.prompt_tokens};
+        bench_arm tg = {.name = "tg",
+                        .prepare = bench_subject_rewind,
+                        .run = bench_subject_generate,
+                        .user = &t->subject[i],
+                        .work = opt.generation_tokens};
+        if (prompt ? opt.prompt_tokens : opt.generation_tokens)
+            add_arm(t, (int)i, prompt ? pp : tg);
     }
-    json_t *share = tg && roof ? share_json(tg, roof, info.decode_bytes) : json_null();
-    char *config_text = gem_model_config_json(m);
-    json_t *config = config_text ? json_loads(config_text, 0, NULL) : NULL;
-    free(config_text);
-    json_t *doc = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o?, s:o, s:o, s:o?}", "schema",
-                            "gem-bench/1", "model", model_json(path, &info, digest), "parameters",
-                            parameters_json(&info), "host", host, "load_ns", (json_int_t)load_ns,
-                            "rows", rows, "ttft", ttft_json(s), "read_roof", roof, "decode_share",
-                            share, "order", order_json(p), "config", config);
-    if (opt.end_to_end)
-        json_object_set_new(doc, "receipt",
-                            bench_e2e_json(&s->e2e, 1, opt.command ? opt.command : "gem-bench"));
-    return doc;
+}
+
+/* Prompt and generation as one arm, on the one model there is. */
+static gem_status add_end_to_end(trial *t, gem_error *err)
+{
+    bench_subject *s = &t->subject[0];
+    t->e2e = (bench_e2e){.model = s->model,
+                         .greedy = s->greedy,
+                         .prompt = s->prompt,
+                         .n_prompt = opt.prompt_tokens,
+                         .n_decode = opt.generation_tokens,
+                         .repetitions = opt.repetitions};
+    gem_status st = bench_e2e_init(&t->e2e, err);
+    if (st != GEM_OK) return st;
+    add_arm(t, 0,
+            (bench_arm){.name = "e2e",
+                        .prepare = bench_e2e_prepare,
+                        .run = bench_e2e_run,
+                        .finish = bench_e2e_finish,
+                        .user = &t->e2e,
+                        .work = opt.generation_tokens});
+    return GEM_OK;
 }
 
 static int32_t needed_context(void)
@@ -311,76 +214,148 @@ static int32_t needed_context(void)
     return opt.depth + GEM_MAX(opt.prompt_tokens, opt.generation_tokens);
 }
 
-static gem_status measure(const char *path, json_t **out, gem_error *err)
+static gem_status open_trial(trial *t, const char *path, gem_error *err)
 {
-    gem_model *m = NULL;
     gem_model_options mo;
     gem_model_info info;
-    subject s = {0};
-    roof_arm roof = {NULL, 8};
-    bench_arm arm[3];
-    bench_plan plan = {
-        .arm = arm, .repetitions = opt.repetitions, .warmups = opt.warmups, .progress = on_run};
-    json_t *digest = NULL,
-           *host = bench_host_json(); /* before our own load raises the load average */
-    gem_status st = digest_json(path, &digest, err);
-    memset(arm, 0, sizeof(arm));
-    if (st != GEM_OK) goto done;
+    char isa[64];
+    gem_status st = GEM_OK;
     cli_model_options(&mo, &opt.model);
     if (!mo.n_ctx) mo.n_ctx = needed_context();
     mo.n_sessions = 1 + (opt.depth > 0 || opt.end_to_end);
-    uint64_t start = gem_now_ns();
-    if ((st = gem_model_open(&m, path, &mo, err)) != GEM_OK) goto done;
-    uint64_t load_ns = gem_now_ns() - start;
-    gem_model_get_info(m, &info);
-    if ((st = subject_init(&s, m, err)) != GEM_OK) goto done;
-    if (opt.end_to_end) {
-        bench_e2e *e = &s.e2e;
-        *e = (bench_e2e){.model = m,
-                         .greedy = s.greedy,
-                         .prompt = s.prompt,
-                         .n_prompt = opt.prompt_tokens,
-                         .n_decode = opt.generation_tokens,
-                         .repetitions = opt.repetitions};
-        if ((st = bench_e2e_init(e, err)) != GEM_OK) goto done;
-        arm[plan.n_arms++] = (bench_arm){.name = "e2e",
-                                         .prepare = bench_e2e_prepare,
-                                         .run = bench_e2e_run,
-                                         .finish = bench_e2e_finish,
-                                         .user = e,
-                                         .work = opt.generation_tokens};
+    t->n_subjects = opt.attention_ab ? 2 : 1;
+    for (size_t i = 0; st == GEM_OK && i < t->n_subjects; i++) {
+        bool oracle = opt.attention_ab && i == 0;
+        gem_model_options o = mo;
+        t->arm_name[i] = !opt.attention_ab ? "production" : oracle ? "oracle" : "candidate";
+        snprintf(isa, sizeof(isa), "%.40s,attend=ref", mo.isa ? mo.isa : "");
+        if (oracle) o.isa = isa;
+        if (opt.depth) fprintf(stderr, "filling %d positions\n", opt.depth);
+        st = bench_subject_open(&t->subject[i], path, &o, opt.prompt_tokens, opt.generation_tokens,
+                                opt.depth, (size_t)opt.repetitions, err);
+        if (st != GEM_OK) return st;
+        gem_model_get_info(t->subject[i].model, &info);
+        t->route[i] = oracle ? "ref" : info.isa;
     }
-    if (opt.prompt_tokens && !opt.end_to_end)
-        arm[plan.n_arms++] = (bench_arm){.name = "pp",
-                                         .prepare = rewind_session,
-                                         .run = run_prompt,
-                                         .finish = draw_first,
-                                         .user = &s,
-                                         .work = opt.prompt_tokens};
-    if (!opt.no_roof && !opt.end_to_end) {
-        st = bench_roof_open(&roof.roof, info.n_threads, (size_t)opt.roof_mib << 20, err);
-        if (st != GEM_OK) goto done;
-        arm[plan.n_arms++] = (bench_arm){.name = "read-roof",
-                                         .run = run_roof,
-                                         .user = &roof,
-                                         .work = (double)bench_roof_bytes(roof.roof) * roof.passes};
+    if (opt.end_to_end) return add_end_to_end(t, err);
+    add_subject_arms(t, true);
+    if (!opt.no_roof) {
+        t->roof.passes = 8;
+        st = bench_roof_open(&t->roof.roof, info.n_threads, (size_t)opt.roof_mib << 20, err);
+        if (st != GEM_OK) return st;
+        add_arm(t, -1,
+                (bench_arm){.name = "read-roof",
+                            .run = run_roof,
+                            .user = &t->roof,
+                            .work = (double)bench_roof_bytes(t->roof.roof) * t->roof.passes});
     }
-    if (opt.generation_tokens && !opt.end_to_end)
-        arm[plan.n_arms++] = (bench_arm){.name = "tg",
-                                         .prepare = rewind_session,
-                                         .run = run_generation,
-                                         .user = &s,
-                                         .work = opt.generation_tokens};
-    st = bench_run(&plan, err);
+    add_subject_arms(t, false);
+    return GEM_OK;
+}
+
+static void close_trial(trial *t)
+{
+    bench_plan_deinit(&t->plan);
+    bench_roof_close(t->roof.roof);
+    bench_e2e_deinit(&t->e2e);
+    for (size_t i = 0; i < t->n_subjects; i++)
+        bench_subject_close(&t->subject[i]);
+}
+
+/* Both routes must give the same bits: the last logits of the same tokens. */
+static gem_status compare_logits(trial *t, gem_error *err)
+{
+    gem_model_info info;
+    t->same_logits = true;
+    if (t->n_subjects < 2) return GEM_OK;
+    for (size_t i = 0; i < t->n_subjects; i++) {
+        bench_subject *s = &t->subject[i];
+        gem_status st = bench_subject_rewind(s, err);
+        if (st == GEM_OK)
+            st = opt.prompt_tokens ? bench_subject_prompt(s, err) : bench_subject_generate(s, err);
+        if (st != GEM_OK) return st;
+    }
+    gem_model_get_info(t->subject[0].model, &info);
+    t->same_logits = memcmp(t->subject[0].logits, t->subject[1].logits,
+                            (size_t)info.n_vocab * sizeof(float)) == 0;
+    return GEM_OK;
+}
+
+static json_t *order_json(const trial *t)
+{
+    json_t *order = json_array();
+    for (int r = 0; r < opt.repetitions; r++)
+        for (size_t slot = 0; slot < t->plan.n_arms; slot++) {
+            size_t a = bench_arm_at(t->plan.n_arms, r, slot);
+            const char *who =
+                t->arm_subject[a] < 0 || t->n_subjects < 2 ? "" : t->arm_name[t->arm_subject[a]];
+            json_array_append_new(order,
+                                  json_sprintf("%s%s%s", t->arm[a].name, *who ? "/" : "", who));
+        }
+    return order;
+}
+
+static json_t *row_json(const trial *t, size_t a)
+{
+    int i = t->arm_subject[a];
+    json_t *row = bench_arm_json(&t->arm[a]);
+    if (i < 0) return row;
+    json_object_set_new(row, "arm", json_string(t->arm_name[i]));
+    json_object_set_new(row, "attention_route", json_string(t->route[i]));
+    json_object_set_new(row, "n_tokens", json_integer((json_int_t)t->arm[a].work));
+    if (!strcmp(t->arm[a].name, "pp"))
+        json_object_set_new(row, "ttft", bench_subject_ttft_json(&t->subject[i]));
+    return row;
+}
+
+static json_t *record(const char *path, const trial *t, json_t *host, json_t *digest)
+{
+    gem_model_info info;
+    const bench_subject *s = &t->subject[t->n_subjects - 1]; /* production */
+    json_t *rows = json_array(), *tg = NULL, *roof = NULL;
+    gem_model_get_info(s->model, &info);
+    for (size_t a = 0; a < t->plan.n_arms; a++) {
+        json_t *row = row_json(t, a);
+        if (t->arm_subject[a] < 0) {
+            roof = row;
+            continue;
+        }
+        if (!strcmp(t->arm[a].name, "tg")) tg = row;
+        json_array_append_new(rows, row);
+    }
+    json_t *share = tg && roof ? share_json(tg, roof, info.decode_bytes) : json_null();
+    char *config_text = gem_model_config_json(s->model);
+    json_t *config = config_text ? json_loads(config_text, 0, NULL) : NULL;
+    free(config_text);
+    json_t *doc =
+        json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:o?, s:o, s:o, s:o?}", "schema", "gem-bench/1",
+                  "model", model_json(path, &info, digest), "parameters", parameters_json(&info),
+                  "host", host, "load_ns", (json_int_t)s->load_ns, "rows", rows, "read_roof", roof,
+                  "decode_share", share, "order", order_json(t), "config", config);
+    if (doc && opt.end_to_end)
+        json_object_set_new(doc, "receipt",
+                            bench_e2e_json(&t->e2e, 1, opt.command ? opt.command : "gem-bench"));
+    if (doc && opt.attention_ab)
+        json_object_set_new(doc, "logits_identical", json_boolean(t->same_logits));
+    return doc;
+}
+
+static gem_status measure(const char *path, json_t **out, gem_error *err)
+{
+    trial t = {
+        .plan = {.repetitions = opt.repetitions, .warmups = opt.warmups, .progress = on_run}};
+    json_t *digest = NULL,
+           *host = bench_host_json(); /* before our own load raises the load average */
+    t.plan.arm = t.arm;
+    gem_status st = digest_json(path, &digest, err);
+    if (st == GEM_OK) st = open_trial(&t, path, err);
+    if (st == GEM_OK) st = bench_run(&t.plan, err);
+    if (st == GEM_OK) st = compare_logits(&t, err);
     if (st == GEM_OK) {
-        *out = record(path, m, &s, &plan, load_ns, host, digest);
+        *out = record(path, &t, host, digest);
         host = digest = NULL;
     }
-done:
-    bench_plan_deinit(&plan);
-    bench_roof_close(roof.roof);
-    subject_deinit(&s);
-    gem_model_close(m);
+    close_trial(&t);
     json_decref(host);
     json_decref(digest);
     return st;
@@ -397,23 +372,28 @@ int main(int argc, char **argv)
     if (!opt.path) return cli_usage(&command, "--model is needed");
     if (!opt.prompt_tokens && !opt.generation_tokens)
         return cli_usage(&command, "nothing to measure: both token counts are 0");
-    if (opt.end_to_end && (opt.depth || !opt.prompt_tokens || !opt.generation_tokens))
-        return cli_usage(&command, "--end-to-end needs prompt and generation, and no depth");
-    if (opt.end_to_end && opt.model.ctx &&
-        (int64_t)opt.prompt_tokens + opt.generation_tokens > opt.model.ctx)
-        return cli_usage(&command, "--context %d is less than prompt and generation need",
-                         opt.model.ctx);
     if ((int64_t)opt.depth + GEM_MAX(opt.prompt_tokens, opt.generation_tokens) >
         (opt.model.ctx ? opt.model.ctx : INT32_MAX))
         return cli_usage(&command, "--context %d is less than depth and tokens need",
+                         opt.model.ctx);
+    if (opt.end_to_end && (opt.depth || !opt.prompt_tokens || !opt.generation_tokens))
+        return cli_usage(&command, "--end-to-end needs prompt and generation, and no depth");
+    if (opt.end_to_end && opt.attention_ab)
+        return cli_usage(&command, "--end-to-end and --attention-ab exclude each other");
+    if (opt.end_to_end && opt.model.ctx &&
+        (int64_t)opt.prompt_tokens + opt.generation_tokens > opt.model.ctx)
+        return cli_usage(&command, "--context %d is less than prompt and generation need",
                          opt.model.ctx);
     if (opt.span_seen && opt.span == 0)
         fprintf(stderr, "gem-bench: the cpu backend always runs a whole token as one submission; "
                         "recorded as such\n");
     cli_catch_interrupt();
-    opt.command = bench_scrubbed_command(argc, argv);
     gem_status st = cli_model_path(opt.path, path, sizeof(path), &err);
+    opt.command = bench_scrubbed_command(argc, argv);
     if (st == GEM_OK) st = measure(path, &doc, &err);
     free(opt.command);
-    return st == GEM_OK ? cli_print_json(&command, doc) : cli_fail(&command, &err);
+    if (st != GEM_OK) return cli_fail(&command, &err);
+    bool differ = json_is_false(json_object_get(doc, "logits_identical"));
+    code = cli_print_json(&command, doc);
+    return code == CLI_DONE && differ ? CLI_FALSE : code;
 }

@@ -14,7 +14,7 @@ static struct {
     uint64_t seed;
     int32_t jobs, layers, d_model, d_ff, heads, kv_heads, head_dim, window, ctx, vocab;
     float rope_theta;
-    bool tied, untied, dry_run, list, quiet;
+    bool tied, untied, expand, dry_run, list, quiet;
 } opt = {.quant = "q4_k_m"};
 
 #define DIM(name, field, max, text)                                                                \
@@ -46,6 +46,8 @@ static const cli_option options[] = {
      NULL},
     {"tied", 0, CLI_FLAG, NULL, &opt.tied, 0, 0, "the head is the embedding", NULL},
     {"untied", 0, CLI_FLAG, NULL, &opt.untied, 0, 0, "the head is its own matrix", NULL},
+    {"expand-f32", 0, CLI_FLAG, NULL, &opt.expand, 0, 0,
+     "store the exact values of the mix as F32: the twin to judge a quantised run by", NULL},
     {"dry-run", 'n', CLI_FLAG, NULL, &opt.dry_run, 0, 0, "list the tensors, write nothing", NULL},
     {"list", 'l', CLI_FLAG, NULL, &opt.list, 0, 0, "list presets and mixes", NULL},
     {"quiet", 0, CLI_FLAG, NULL, &opt.quiet, 0, 0, "no progress on stderr", NULL},
@@ -122,6 +124,12 @@ static gem_status put_text(gem_gguf_writer *w, const char *key, const char *text
     return gem_gguf_put_str(w, key, text, strlen(text), err);
 }
 
+/* The type a tensor has in the file. */
+static gem_dtype stored(const synth_model *m, size_t i)
+{
+    return m->expand ? GEM_DTYPE_F32 : m->tensors[i].dtype;
+}
+
 static gem_status put_header(gem_gguf_writer *w, const synth_model *m, const synth_mix *mix,
                              const gem_gguf *vocab, gem_error *err)
 {
@@ -139,10 +147,12 @@ static gem_status put_header(gem_gguf_writer *w, const synth_model *m, const syn
     st = vocab ? synth_copy_vocab(w, vocab, err) : synth_put_vocab(w, &m->shape, m->seed, err);
     if (st != GEM_OK) return st;
     if ((st = gem_gguf_put_u32(w, "general.quantization_version", 2, err)) != GEM_OK) return st;
-    if ((st = gem_gguf_put_u32(w, "general.file_type", mix->file_type, err)) != GEM_OK) return st;
+    if ((st = gem_gguf_put_u32(w, "general.file_type", m->expand ? 0 : mix->file_type, err)) !=
+        GEM_OK)
+        return st;
     for (size_t i = 0; i < m->n_tensors && st == GEM_OK; i++)
-        st = gem_gguf_declare_tensor(w, m->tensors[i].name, m->tensors[i].dtype,
-                                     m->tensors[i].n_dims, m->tensors[i].dim, err);
+        st = gem_gguf_declare_tensor(w, m->tensors[i].name, stored(m, i), m->tensors[i].n_dims,
+                                     m->tensors[i].dim, err);
     return st;
 }
 
@@ -201,7 +211,7 @@ static json_t *types_json(const synth_model *m)
 {
     json_t *all = json_object();
     for (size_t i = 0; i < m->n_tensors; i++) {
-        const char *name = gem_dtype_get((uint32_t)m->tensors[i].dtype)->name;
+        const char *name = gem_dtype_get((uint32_t)stored(m, i))->name;
         json_int_t n = json_integer_value(json_object_get(all, name));
         json_object_set_new(all, name, json_integer(n + 1));
     }
@@ -218,7 +228,7 @@ static json_t *tensors_json(const synth_model *m)
             json_array_append_new(dims, json_integer((json_int_t)t->dim[d]));
         json_array_append_new(list,
                               json_pack("{s:s, s:s, s:o}", "name", t->name, "type",
-                                        gem_dtype_get((uint32_t)t->dtype)->name, "dims", dims));
+                                        gem_dtype_get((uint32_t)stored(m, i))->name, "dims", dims));
     }
     return list;
 }
@@ -271,7 +281,7 @@ static uint64_t tensor_bytes(const synth_model *m)
     uint64_t total = 0;
     for (size_t i = 0; i < m->n_tensors; i++) {
         const synth_tensor *t = &m->tensors[i];
-        const gem_dtype_info *info = gem_dtype_get((uint32_t)t->dtype);
+        const gem_dtype_info *info = gem_dtype_get((uint32_t)stored(m, i));
         total += gem_round_up(t->dim[0] / info->block_len * info->block_bytes * t->dim[1], 32);
     }
     return total;
@@ -291,7 +301,7 @@ int main(int argc, char **argv)
     if (!mix) return cli_usage(&command, "--quant %s: there is no such mix; see --list", opt.quant);
     if (!opt.out && !opt.dry_run) return cli_usage(&command, "--out or --dry-run is needed");
 
-    synth_model m = {.seed = opt.seed};
+    synth_model m = {.seed = opt.seed, .expand = opt.expand};
     gem_status st = read_shape(&m.shape, &err);
     if (st == GEM_OK) st = open_vocab(&vocab, &m.shape, &err);
     if (st == GEM_OK) st = synth_check_shape(&m.shape, &err);

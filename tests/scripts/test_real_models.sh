@@ -85,7 +85,7 @@ assert d['schema'] == 'gem-bench/1'
 assert [r['name'] for r in d['rows']] == ['pp', 'tg']
 for r in d['rows']:
     assert len(r['samples_ns']) == 3 and len(r['warmup_ns']) == 1 and r['n_tokens'] == 8 and min(r['samples_ns']) > 0
-assert len(d['ttft']['samples_ns']) == 3 and len(d['read_roof']['samples_ns']) == 3
+assert len(d['rows'][0]['ttft']['samples_ns']) == 3 and len(d['read_roof']['samples_ns']) == 3
 assert 0 < d['decode_share']['share_of_best'] < 1.5 and d['parameters']['command_span'] == 'token'
 assert d['order'] == ['pp', 'read-roof', 'tg', 'tg', 'read-roof', 'pp', 'tg', 'read-roof', 'pp']" "$tmp/out"
 expect 0 "gem-bench at depth" "$bin/gem-bench" --model gemma-3-270m --prompt-tokens 4 --generation-tokens 4 --depth 40 \
@@ -93,6 +93,12 @@ expect 0 "gem-bench at depth" "$bin/gem-bench" --model gemma-3-270m --prompt-tok
 py "gem-bench at depth" "
 assert d['parameters']['depth'] == 40 and d['parameters']['context'] == 44 and d['read_roof'] is None
 assert 'sd' not in d['rows'][0]['time_ns']" "$tmp/out"
+expect 0 "gem-bench --attention-ab" "$bin/gem-bench" --model gemma-3-270m --prompt-tokens 16 --generation-tokens 4 \
+    --repetitions 2 --attention-ab --no-roof
+py "gem-bench --attention-ab: four rows, same bits" "
+assert [(r['name'], r['arm']) for r in d['rows']] == [('pp', 'oracle'), ('pp', 'candidate'), ('tg', 'oracle'), ('tg', 'candidate')]
+assert d['rows'][0]['attention_route'] == 'ref' and d['logits_identical'] is True
+assert d['order'][:2] == ['pp/oracle', 'pp/candidate'] and d['order'][-1] == 'pp/oracle'" "$tmp/out"
 expect 0 "gem-tokenize" "$bin/gem-tokenize" --count --file --chat-user gemma-3-270m "$tmp/question"
 same "gem-tokenize" "$(cat "$tmp/out")" "$("$gem" tokenize gemma-3-270m -f "$tmp/question" --chat-user --count)"
 

@@ -197,6 +197,34 @@ static void test_weights_have_their_size_in_every_type(void **state)
     }
 }
 
+static void test_f32_twin_has_the_exact_values(void **state)
+{
+    (void)state;
+    char twin[128];
+    gem_gguf *a, *b;
+    gem_error err;
+    snprintf(twin, sizeof(twin), "%s/twin.gguf", folder);
+    assert_int_equal(run(NULL, "-p gemma3-tiny --d-ff 8192 -q q5_k_m -o %s", out_path), 0);
+    assert_int_equal(run(NULL, "-p gemma3-tiny --d-ff 8192 -q q5_k_m --expand-f32 -o %s", twin), 0);
+    a = open_file();
+    assert_int_equal(gem_gguf_open(&b, twin, &err), GEM_OK);
+    for (size_t i = 0; i < gem_gguf_n_tensors(a); i++) {
+        const gem_tensor *x = gem_gguf_tensor_at(a, i), *y = gem_gguf_tensor_at(b, i);
+        size_t n = (size_t)(x->dim[0] * x->dim[1]);
+        assert_string_equal(x->name, y->name);
+        assert_int_equal(y->dtype, GEM_DTYPE_F32);
+        assert_int_equal(y->bytes, 4 * n);
+        float *v = malloc(4 * n);
+        assert_non_null(v);
+        gem_dequantize_row(x->dtype, x->data, v, n);
+        assert_memory_equal(v, y->data, 4 * n);
+        free(v);
+    }
+    gem_gguf_close(a);
+    gem_gguf_close(b);
+    unlink(twin);
+}
+
 /* ---- vocabularies ---- */
 
 static int by_string(const void *a, const void *b)
@@ -458,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_bytes_are_those_of_the_first_release),
         cmocka_unit_test(test_presets_have_the_tensors_of_the_published_files),
         cmocka_unit_test(test_weights_have_their_size_in_every_type),
+        cmocka_unit_test(test_f32_twin_has_the_exact_values),
         cmocka_unit_test(test_gemma3_vocabulary),
         cmocka_unit_test(test_qwen2_vocabulary),
         cmocka_unit_test(test_vocabulary_of_another_file),

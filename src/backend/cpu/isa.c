@@ -61,16 +61,36 @@ int gem_cpu_isas(gem_cpu_isa *out, int max)
     return n;
 }
 
+/* "NAME,attend=ref" or ",attend=ref": attention by the oracle, for comparisons on the same machine. */
+static bool split_attend(const char **isa, char name[32])
+{
+    static const char route[] = ",attend=ref";
+    size_t len = *isa ? strlen(*isa) : 0, n = sizeof(route) - 1;
+    if (len < n || len - n >= 32 || strcmp(*isa + len - n, route) != 0) return false;
+    memcpy(name, *isa, len - n);
+    name[len - n] = 0;
+    *isa = len > n ? name : NULL;
+    return true;
+}
+
 gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *err)
 {
-    char have[64] = "";
+    char have[64] = "", name[32];
     size_t len = 0;
+    bool attend_ref = split_attend(&isa, name);
+    gem_cpu_kernels ref;
     gem_cpu_kernels_ref(t);
+    ref = *t;
     for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
         if (!isas[i].usable()) continue;
         len += (size_t)snprintf(have + len, sizeof(have) - len, "%s%s", len ? ", " : "", isas[i].name);
         if (isa && strcmp(isa, isas[i].name) != 0) continue;
         if (isas[i].overlay) isas[i].overlay(t);
+        if (attend_ref) {
+            t->attend = ref.attend;
+            t->attend_merge = ref.attend_merge;
+            t->attend_finish = ref.attend_finish;
+        }
         return GEM_OK;
     }
     return gem_fail(err, GEM_E_UNSUPPORTED, "cpu: no instruction set \"%s\" here; this CPU has: %s", isa, have);

@@ -87,7 +87,8 @@ typedef struct gem_cpu_isa {
 } gem_cpu_isa;
 /* Best first; returns how many (at most max). */
 int gem_cpu_isas(gem_cpu_isa *out, int max);
-/* NULL: the best usable. GEM_E_UNSUPPORTED names what this CPU has. */
+/* NULL: the best usable; a trailing ",attend=ref" takes attention from the oracle (gem-bench --attention-ab).
+ * GEM_E_UNSUPPORTED names what this CPU has. */
 gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *err);
 
 /* Index of dim d of the value at a slot: behind the keys. */

@@ -46,6 +46,7 @@ typedef struct synth_model {
     uint64_t seed;
     synth_tensor *tensors; /* owned; file order */
     size_t n_tensors, cap_tensors;
+    bool expand; /* store the exact values of the blocks as F32 */
     bool failed; /* no memory for a tensor */
 } synth_model;
 

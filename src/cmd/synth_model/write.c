@@ -45,29 +45,46 @@ static size_t tensor_of(const work *k, uint64_t run)
     return lo;
 }
 
+/* Make run number `i` of the file and write it. */
+static gem_status write_run(work *k, uint64_t i, uint8_t *blocks, float *values, gem_error *err)
+{
+    size_t at = tensor_of(k, i);
+    const synth_tensor *t = &k->m->tensors[at];
+    const gem_dtype_info *info = gem_dtype_get((uint32_t)t->dtype);
+    uint64_t run = i - k->first_run[at];
+    size_t bytes = synth_fill_run(t, k->m->seed, run, blocks);
+    size_t first = (size_t)run * synth_run_blocks(t), each = info->block_bytes;
+    const void *data = blocks;
+    if (values) {
+        size_t n = bytes / each * info->block_len;
+        gem_dequantize_row(t->dtype, blocks, values, n);
+        data = values;
+        bytes = n * sizeof(*values);
+        each = info->block_len * sizeof(*values);
+    }
+    k->done_bytes += bytes;
+    return gem_gguf_put_at(k->w, at, first * each, data, bytes, err);
+}
+
 static void *worker(void *arg)
 {
     work *k = arg;
     gem_error err;
+    gem_status st = GEM_OK;
     uint64_t n_runs = k->first_run[k->m->n_tensors];
-    uint8_t *buf = malloc(SYNTH_RUN_BYTES);
-    if (!buf)
-        fail_with(
-            k, gem_fail(&err, GEM_E_NOMEM, "no memory for a buffer of %d bytes", SYNTH_RUN_BYTES),
-            &err);
-    while (buf && !k->stop) {
+    /* no type takes less than half a byte for an element: values need at most 8 times the room */
+    float *values = k->m->expand ? malloc(8 * (size_t)SYNTH_RUN_BYTES) : NULL;
+    uint8_t *blocks = malloc(SYNTH_RUN_BYTES);
+    if (!blocks || (k->m->expand && !values))
+        st = gem_fail(&err, GEM_E_NOMEM, "no memory for the buffers of a thread");
+    while (st == GEM_OK && !k->stop) {
         uint64_t i = k->next++;
         if (i >= n_runs) break;
-        size_t t = tensor_of(k, i);
-        uint64_t run = i - k->first_run[t];
-        size_t bytes = synth_fill_run(&k->m->tensors[t], k->m->seed, run, buf);
-        size_t each = gem_dtype_get((uint32_t)k->m->tensors[t].dtype)->block_bytes;
-        size_t offset = (size_t)run * synth_run_blocks(&k->m->tensors[t]) * each;
-        gem_status st = gem_gguf_put_at(k->w, t, offset, buf, bytes, &err);
-        if (st != GEM_OK) fail_with(k, st, &err);
-        k->done_bytes += bytes;
+        st = write_run(k, i, blocks, values, &err);
     }
-    free(buf);
+    if (st != GEM_OK) fail_with(k, st, &err);
+    free(values);
+    free(blocks);
     pthread_mutex_lock(&k->lock);
     k->running--;
     pthread_cond_signal(&k->ended);
