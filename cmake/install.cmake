@@ -22,6 +22,11 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/gemConfigVersion.cmake CO
 install(FILES ${PROJECT_BINARY_DIR}/gemConfig.cmake ${PROJECT_BINARY_DIR}/gemConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gem)
 
+if(TARGET fak)
+    install(DIRECTORY data/native-performance DESTINATION ${CMAKE_INSTALL_DATADIR})
+    install(FILES man/fak.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+
 # Manual pages and completion come from the option tables: the programs write them themselves.
 set(pages "")
 function(gem_page program format file)
