@@ -204,10 +204,11 @@ static gem_status resolve(const gem_tokenizer *t, pending *p, int32_t *guess, ch
                         : m->right < 0 ? "the right part"
                                        : "the joined text",
                         m->rank);
-    if (t->type[m->id] == GEM_TOKEN_CONTROL || t->type[m->id] == GEM_TOKEN_UNKNOWN)
-        return gem_fail(err, GEM_E_FORMAT,
-                        "tokenizer.ggml.merges: entry %u makes the control token %d", m->rank,
-                        (int)m->id);
+    if (t->type[m->id] != GEM_TOKEN_NORMAL)
+        return gem_fail(
+            err, GEM_E_FORMAT,
+            "tokenizer.ggml.merges: entry %u makes token %d, which is of type %d, not 1 (normal)",
+            m->rank, (int)m->id, t->type[m->id]);
     *guess = m->id + 1;
     __builtin_prefetch(&t->merges[hash_pair(t->seed, m->left, m->right) & t->merges_mask], 1);
     return GEM_OK;

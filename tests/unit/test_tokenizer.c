@@ -446,7 +446,7 @@ static void test_refuses_broken_merges(void **state)
     assert_refused(&v, GEM_E_FORMAT, "entries 2 and 3 are the same");
     spec_qwen2(&v);
     v.tok[vocab_id(&v, "hello")].type = GEM_TOKEN_CONTROL;
-    assert_refused(&v, GEM_E_FORMAT, "makes the control token");
+    assert_refused(&v, GEM_E_FORMAT, "which is of type 3, not 1");
 }
 
 int main(void)
