@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 model=qwen2.5-coder-0.5b
-prompt=${1:-Write a C function that returns the greatest common divisor of two integers, and explain it in one sentence.}
+prompt=${1:-Explain in three sentences what a C compiler does.}
 
 need_for build fetch
 say "building gem"

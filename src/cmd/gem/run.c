@@ -257,7 +257,8 @@ int gem_run_main(int argc, char **argv)
     st = talk
              ? converse(&g, chat, load_ns, &err)
              : one_shot(&g, chat, opt.prompt ? opt.prompt : text, len, load_ns, &interrupted, &err);
-    if (st == GEM_OK) code = interrupted ? CLI_INTERRUPTED : cli_flush(c);
+    if (st == GEM_OK) code = cli_flush(c); /* also when writing failed before */
+    if (st == GEM_OK && code == CLI_DONE && interrupted) code = CLI_INTERRUPTED;
 done:
     if (st != GEM_OK) code = cli_fail(c, &err);
     generator_deinit(&g);

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Small random-weight models of both families through every program, so that a machine without real weights
+# (and a sanitizer build) walks the whole path; a short generation under valgrind.
+set -euo pipefail
+src=$1
+bin=$2
+tmp=$(mktemp -d)
+# shellcheck source=tests/scripts/check.sh disable=SC1091
+. "$src/tests/scripts/check.sh"
+gem=$bin/gem
+
+for family in gemma3 qwen2; do
+    model=$tmp/$family.gguf
+    expect 0 "synth $family" "$bin/gem-synth-model" --arch "$family" --out "$model" --quiet
+    expect 0 "inspect $family" "$gem" inspect "$model"
+    has "inspect $family" "$tmp/out" "accepted: $family"
+    expect 0 "run $family" "$gem" run "$model" --raw -p "hello" -n 8 -q
+    cp "$tmp/out" "$tmp/first"
+    for option in "--threads 1" "--threads 3" "--batch 1" "--no-repack" "--isa ref"; do
+        read -r -a words <<<"$option"
+        expect 0 "run $family $option" "$gem" run "$model" --raw -p "hello" -n 8 -q "${words[@]}"
+        holds "run $family $option: the same text" cmp -s "$tmp/out" "$tmp/first"
+    done
+    expect 0 "run $family, prompt on stdin" sh -c "printf hello | '$gem' run '$model' --raw -n 8 -q"
+    holds "prompt on stdin: the same text" cmp -s "$tmp/out" "$tmp/first"
+    GEM_CPU_ISA=ref expect 0 "GEM_CPU_ISA" "$gem" print-config "$model"
+    has "GEM_CPU_ISA" "$tmp/out" '"isa": "ref"'
+    GEM_CPU_ISA=mmx expect 3 "an instruction set that is not here" "$gem" run "$model" --raw -p hello
+    has "an instruction set that is not here" "$tmp/err" "ref"
+    for kv in f32 f16 f16-full; do
+        expect 0 "logits $family $kv" "$gem" logits "$model" -p "hello" --kv-type $kv --out "$tmp/$kv.f32"
+    done
+    expect 0 "exact logits $family" "$gem" logits "$model" -p "hello" --exact --positions last --out "$tmp/exact.f32"
+    holds "exact logits are near the fast ones" python3 - "$tmp/exact.f32" "$tmp/f32.f32" <<'PY'
+import array, sys
+exact, fast = (array.array("f", open(p, "rb").read()) for p in sys.argv[1:])
+fast = fast[-len(exact):]
+power = sum(x * x for x in exact)
+error = sum((x - y) ** 2 for x, y in zip(exact, fast))
+sys.exit(not (0 < power and error / power < 0.01))
+PY
+    expect 0 "bench $family" "$bin/gem-bench" --model "$model" --prompt-tokens 16 --generation-tokens 4 --repetitions 2 \
+        --attention-ab --roof-mib 256
+    has "bench $family" "$tmp/out" '"logits_identical": true'
+    expect 2 "bench $family beyond the context" "$bin/gem-bench" --model "$model" --context 8 --prompt-tokens 16
+    expect 0 "count" "$bin/gem-tokenize" --count "$model" "hello"
+    # what cannot be written is a fault, and nothing is left behind
+    expect 3 "logits into no folder" "$gem" logits "$model" -p hello --out "$tmp/none/x.f32"
+    [ ! -e /dev/full ] || expect 4 "text to a full disk" sh -c "'$gem' run '$model' --raw -p hello -n 4 -q >/dev/full"
+    head -c 4000 "$model" >"$tmp/cut.gguf"
+    expect 1 "a file cut short" "$gem" run "$tmp/cut.gguf" -p hello
+    same "a file cut short: one line" "$(wc -l <"$tmp/err")" 1
+done
+
+if command -v valgrind >/dev/null && ! grep -q '^GEM_SANITIZE:[^=]*=.' "$bin/CMakeCache.txt"; then
+    isa=ref
+    grep -qw avx2 /proc/cpuinfo && isa=avx2 # valgrind knows no AVX-512
+    for family in gemma3 qwen2; do
+        expect 0 "valgrind $family" valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \
+            "$gem" run "$tmp/$family.gguf" --raw -p "hello" -n 3 -q --isa $isa --threads 2
+    done
+fi
+finish
