@@ -233,6 +233,7 @@ static gem_status open_trial(trial *t, const char *path, gem_error *err)
         if (opt.depth) fprintf(stderr, "filling %d positions\n", opt.depth);
         st = bench_subject_open(&t->subject[i], path, &o, opt.prompt_tokens, opt.generation_tokens,
                                 opt.depth, (size_t)opt.repetitions, err);
+        cli_end_progress();
         if (st != GEM_OK) return st;
         gem_model_get_info(t->subject[i].model, &info);
         t->route[i] = oracle ? "ref" : info.isa;

@@ -97,6 +97,8 @@ typedef struct cli_model_flags {
 extern const char *const cli_kv_type_names[]; /* by gem_kv_type */
 /* Fills every field from the flags; the ISA also from $GEM_CPU_ISA when no --isa was given. */
 void cli_model_options(gem_model_options *out, const cli_model_flags *f);
+/* After opening with these options: take the progress line off the terminal. */
+void cli_end_progress(void);
 /* Rows of an option table. `f` is a cli_model_flags *. */
 /* clang-format off: rows of a table */
 #define CLI_MODEL_OPTIONS(f)                                                                         \

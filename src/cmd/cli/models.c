@@ -68,6 +68,28 @@ gem_status cli_model_path(const char *arg, char *out, size_t size, gem_error *er
                     arg, names);
 }
 
+/* Progress of opening, on a terminal, once it takes long enough to wonder. */
+static uint64_t loading_since; /* 0: not asked yet */
+static int loading_shown = -1; /* percent on the screen; -1: none */
+
+static void show_loading(void *user, double done)
+{
+    uint64_t now = gem_now_ns();
+    int percent = (int)(done * 100);
+    (void)user;
+    if (!loading_since) loading_since = now;
+    if (now - loading_since < 300000000 || percent == loading_shown) return;
+    fprintf(stderr, "\rloading the model: %d %%", percent);
+    loading_shown = percent;
+}
+
+void cli_end_progress(void)
+{
+    if (loading_shown >= 0) fprintf(stderr, "\r\033[K");
+    loading_since = 0;
+    loading_shown = -1;
+}
+
 const char *const cli_kv_type_names[] = {"f32", "f16", "f16-full"};
 
 void cli_model_options(gem_model_options *out, const cli_model_flags *f)
@@ -87,6 +109,7 @@ void cli_model_options(gem_model_options *out, const cli_model_flags *f)
     out->no_repack = f->no_repack;
     out->log = cli_log;
     out->log_user = (void *)&f->verbose;
+    if (isatty(STDERR_FILENO)) out->progress = show_loading;
 }
 
 gem_status cli_read(const char *path, char **data, size_t *len, gem_error *err)

@@ -228,7 +228,9 @@ static gem_status run(const char *arg, gem_error *err)
                       mo.backend, gem_backend_names());
         goto done;
     }
-    if ((st = gem_model_open_engine(&m, path, &mo, &engine, err)) != GEM_OK) goto done;
+    st = gem_model_open_engine(&m, path, &mo, &engine, err);
+    cli_end_progress();
+    if (st != GEM_OK) goto done;
     gem_bytes_printf(&part, "%s.part", opt.out);
     f = part.failed ? NULL : fopen(part.data, "wbe");
     if (!f) {

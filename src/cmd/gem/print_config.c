@@ -45,6 +45,7 @@ int gem_print_config_main(int argc, char **argv)
     cli_model_options(&mo, &opt.model);
     gem_status st = cli_model_path(args[0], path, sizeof(path), &err);
     if (st == GEM_OK) st = gem_model_open(&m, path, &mo, &err);
+    cli_end_progress();
     if (st == GEM_OK && opt.sha256) st = gem_sha256_file(path, hex, &err);
     if (st == GEM_OK) {
         char *text = gem_model_config_json(m);

@@ -249,6 +249,7 @@ int gem_run_main(int argc, char **argv)
     uint64_t start = gem_now_ns();
     cli_model_options(&mo, &opt.model);
     st = gem_model_open(&m, path, &mo, &err);
+    cli_end_progress();
     if (st == GEM_OK) st = generator_init(&g, m, &err);
     if (st != GEM_OK) goto done;
     uint64_t load_ns = gem_now_ns() - start;
