@@ -159,6 +159,25 @@ static void glu(check *c)
     }
 }
 
+/* All of f32 in steps: finds a changed operation of exp even where it seldom changes a bit. */
+static void glu_sweep(check *c)
+{
+    const size_t n = (size_t)1 << 20;
+    for (int act = GEM_ACT_GELU_TANH; act <= GEM_ACT_SILU; act++) {
+        if (!check_begin(c, "glu %s sweep", act == GEM_ACT_SILU ? "silu" : "gelu")) continue;
+        float *gate = check_buf(c, n * 4), *up = check_buf(c, n * 4);
+        float *want = check_buf(c, n * 4), *got = check_buf(c, n * 4);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t bits = (uint32_t)i * 4096u + (check_u32(c) & 4095u);
+            memcpy(&gate[i], &bits, 4);
+            up[i] = 1.0f;
+        }
+        c->ref->glu((gem_act)act, gate, up, (int64_t)n, want);
+        c->isa->glu((gem_act)act, gate, up, (int64_t)n, got);
+        check_same_floats(c, "dst", got, want, n);
+    }
+}
+
 static void rope(check *c)
 {
     static const struct {
@@ -275,6 +294,7 @@ void ops_rows(check *c)
     norm(c);
     add(c);
     glu(c);
+    glu_sweep(c);
     rope(c);
     softcap(c);
     append(c);
