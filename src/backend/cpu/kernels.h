@@ -80,6 +80,12 @@ void gem_linear_kernels_ref(gem_cpu_kernels *t);
 void gem_linear_kernels_avx2(gem_cpu_kernels *t);
 void gem_rows_kernels_avx2(gem_cpu_kernels *t);
 void gem_attend_kernels_avx2(gem_cpu_kernels *t);
+void gem_linear_kernels_avx512(gem_cpu_kernels *t);
+void gem_rows_kernels_avx512(gem_cpu_kernels *t);
+void gem_attend_kernels_avx512(gem_cpu_kernels *t);
+void gem_linear_kernels_neon(gem_cpu_kernels *t);
+void gem_rows_kernels_neon(gem_cpu_kernels *t);
+void gem_attend_kernels_neon(gem_cpu_kernels *t);
 
 typedef struct gem_cpu_isa {
     const char *name;
