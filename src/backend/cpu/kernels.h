@@ -22,7 +22,7 @@ typedef struct gem_panel_args {
 /* Unpacked bytes (16 k), then two f32[16] scales or minima a block; also f32 panels of 16 k. */
 static inline size_t gem_panel_scratch(int64_t k)
 {
-    return gem_round_up((uint64_t)k * 16 * 4, 64) + gem_round_up((uint64_t)k, 32) / 32 * 128 + 256;
+    return gem_round_up((uint64_t)k * 16 * 4, 64) + gem_round_up((uint64_t)k, 32) / 32 * 128 + 32768;
 }
 
 /* Attention of the rows of one KV head over keys of one sequence, within one chunk of GEM_CHUNK
