@@ -1,9 +1,9 @@
 /* gem.h - the public C API of libgem: open a model, turn text into tokens, run it, draw tokens.
  *
- * Conventions. Whatever can fail returns gem_status (0 is GEM_OK) and takes a gem_error last; NULL if
- * the caller wants no text. Objects are opaque; `free` and `close` take NULL. A model's weights are
- * shared and read-only; a session belongs to one thread at a time, and the sessions of one model
- * share its workspace: run calls on them from one thread, or guard the model with a lock.
+ * Conventions. Whatever can fail returns gem_status (0 is GEM_OK) and takes a gem_error last; NULL
+ * if the caller wants no text. Objects are opaque; `free` and `close` take NULL. A model's weights
+ * are shared and read-only; a session belongs to one thread at a time, and the sessions of one
+ * model share its workspace: run calls on them from one thread, or guard the model with a lock.
  * Libraries never print, exit or abort on input: text goes to the log callback of the options. */
 #ifndef GEM_GEM_H
 #define GEM_GEM_H
@@ -31,11 +31,12 @@ extern "C" {
 
 typedef enum gem_status {
     GEM_OK = 0,
-    GEM_E_ARG,         /* the caller passed something that can never work */
-    GEM_E_NOMEM,       /* memory could not be had; the text says how many bytes for what */
-    GEM_E_IO,          /* a file could not be opened, read or mapped */
-    GEM_E_FORMAT,      /* a file breaks its format; the text names file, field and what was expected */
-    GEM_E_UNSUPPORTED, /* well formed, but of a kind gem does not run; the text names what is supported */
+    GEM_E_ARG,    /* the caller passed something that can never work */
+    GEM_E_NOMEM,  /* memory could not be had; the text says how many bytes for what */
+    GEM_E_IO,     /* a file could not be opened, read or mapped */
+    GEM_E_FORMAT, /* a file breaks its format; the text names file, field and what was expected */
+    GEM_E_UNSUPPORTED, /* well formed, but of a kind gem does not run; the text names what is
+                          supported */
     GEM_E_RANGE,       /* a position, id or length outside what the object has */
     GEM_E_DEVICE,      /* the backend failed; the session may now only be freed */
     GEM_E_CANCELLED    /* a callback asked to stop */
@@ -51,31 +52,37 @@ GEM_API const char *gem_status_name(gem_status st);
 /* "0.1.0": the version of the library that runs, not of the header. */
 GEM_API const char *gem_version(void);
 
-typedef enum gem_log_level { GEM_LOG_ERROR, GEM_LOG_WARN, GEM_LOG_INFO, GEM_LOG_DEBUG } gem_log_level;
+typedef enum gem_log_level {
+    GEM_LOG_ERROR,
+    GEM_LOG_WARN,
+    GEM_LOG_INFO,
+    GEM_LOG_DEBUG
+} gem_log_level;
 typedef void (*gem_log_fn)(void *user, gem_log_level level, const char *text);
 
-/* ---- model ------------------------------------------------------------------------------------ */
+/* ---- model ------------------------------------------------------------------------------------
+ */
 
 typedef struct gem_model gem_model;
 
 typedef enum gem_kv_type {
-    GEM_KV_F32 = 0,  /* keys and values of every layer in f32 (default) */
-    GEM_KV_F16,      /* every layer in f16 */
-    GEM_KV_F16_FULL  /* only full-attention layers in f16; window-bounded layers stay f32 */
+    GEM_KV_F32 = 0, /* keys and values of every layer in f32 (default) */
+    GEM_KV_F16,     /* every layer in f16 */
+    GEM_KV_F16_FULL /* only full-attention layers in f16; window-bounded layers stay f32 */
 } gem_kv_type;
 
 /* Zero-initialise, then set what differs: every zero means the default given. */
 typedef struct gem_model_options {
-    const char *backend;   /* "cpu" */
-    const char *isa;       /* "ref", "avx2", "avx512", "neon"; NULL: the best this CPU has */
-    int n_threads;         /* 0: the cores this process may use */
-    int32_t n_ctx;         /* positions a session may hold; 0: min(the model's context, 4096) */
-    int n_sessions;        /* sessions that may be open at once; 0: 4 */
-    int32_t n_batch;       /* rows of one forward pass; 0: 512 */
+    const char *backend; /* "cpu" */
+    const char *isa;     /* "ref", "avx2", "avx512", "neon"; NULL: the best this CPU has */
+    int n_threads;       /* 0: the cores this process may use */
+    int32_t n_ctx;       /* positions a session may hold; 0: min(the model's context, 4096) */
+    int n_sessions;      /* sessions that may be open at once; 0: 4 */
+    int32_t n_batch;     /* rows of one forward pass; 0: 512 */
     gem_kv_type kv_type;
-    bool exact;            /* f32 activations against exactly dequantised weights (slow, for oracles) */
-    bool no_repack;        /* keep weights as mapped in the file instead of repacking them */
-    bool vocab_only;       /* tokenizer and metadata only: no weights, no sessions */
+    bool exact;      /* f32 activations against exactly dequantised weights (slow, for oracles) */
+    bool no_repack;  /* keep weights as mapped in the file instead of repacking them */
+    bool vocab_only; /* tokenizer and metadata only: no weights, no sessions */
     gem_log_fn log;
     void *log_user;
     void (*progress)(void *user, double done); /* loading, 0..1; may be NULL */
@@ -86,32 +93,34 @@ typedef struct gem_model_options {
  * errors GEM_E_IO, GEM_E_FORMAT, GEM_E_UNSUPPORTED, GEM_E_NOMEM. opt may be NULL. */
 GEM_API GEM_MUST_USE gem_status gem_model_open(gem_model **out, const char *path,
                                                const gem_model_options *opt, gem_error *err);
+/* Its sessions, checkpoints and detokenizers must have been freed. */
 GEM_API void gem_model_close(gem_model *m);
 
 typedef struct gem_model_info {
-    const char *family;      /* "gemma3", "qwen2", ...; borrowed from the model, as all strings here */
-    const char *name;        /* general.name or "" */
+    const char *family; /* "gemma3", "qwen2", ...; borrowed from the model, as all strings here */
+    const char *name;   /* general.name or "" */
     const char *backend;
     const char *isa;
     int32_t n_vocab, n_layers, d_model, n_ctx, n_ctx_train;
-    int32_t bos, eos;        /* -1 when the file has none */
+    int32_t bos, eos; /* -1 when the file has none */
     int n_threads;
-    uint64_t file_bytes;     /* size of the file(s) */
-    uint64_t weights_bytes;  /* resident weights as laid out in memory */
-    uint64_t kv_bytes;       /* KV memory reserved for all sessions */
+    uint64_t file_bytes;    /* size of the file(s) */
+    uint64_t weights_bytes; /* resident weights as laid out in memory */
+    uint64_t kv_bytes;      /* KV memory reserved for all sessions */
     uint64_t workspace_bytes;
-    uint64_t decode_bytes;   /* weight bytes that one decoded token reads */
+    uint64_t decode_bytes; /* weight bytes that one decoded token reads */
 } gem_model_info;
 GEM_API void gem_model_get_info(const gem_model *m, gem_model_info *out);
-/* One JSON object: model, manifest digest, backend, ISA, routes, tile sizes, KV type and exact bytes,
- * threads, build. Caller frees with free(). NULL when out of memory. */
+/* One JSON object: model, manifest digest, backend, ISA, routes, tile sizes, KV type and exact
+ * bytes, threads, build. Caller frees with free(). NULL when out of memory. */
 GEM_API char *gem_model_config_json(const gem_model *m);
 
-/* ---- text and tokens -------------------------------------------------------------------------- */
+/* ---- text and tokens --------------------------------------------------------------------------
+ */
 
 typedef enum gem_tokenize_flags {
-    GEM_TOK_BOS = 1,     /* put the model's BOS in front if its file asks for one */
-    GEM_TOK_SPECIAL = 2  /* markers such as <|im_start|> in the text become their control tokens */
+    GEM_TOK_BOS = 1,    /* put the model's BOS in front if its file asks for one */
+    GEM_TOK_SPECIAL = 2 /* markers such as <|im_start|> in the text become their control tokens */
 } gem_tokenize_flags;
 
 /* text     bytes, any content (invalid UTF-8 becomes byte tokens); borrowed
@@ -145,7 +154,8 @@ GEM_API const char *gem_detokenizer_push(gem_detokenizer *d, int32_t token, size
 /* What is left at the end: an incomplete tail as U+FFFD. */
 GEM_API const char *gem_detokenizer_finish(gem_detokenizer *d, size_t *len);
 
-/* ---- sessions --------------------------------------------------------------------------------- */
+/* ---- sessions ---------------------------------------------------------------------------------
+ */
 
 typedef struct gem_session gem_session;       /* one sequence: its positions and its KV pages */
 typedef struct gem_checkpoint gem_checkpoint; /* a point a session can return to */
@@ -163,6 +173,7 @@ typedef bool (*gem_prefill_fn)(void *user, size_t n_done, size_t n_total);
  * logits  out, f32[n_vocab] of the last token; borrowed until the next call on any session
  * errors  GEM_E_RANGE   the context has fewer than n_tokens positions left; nothing was appended
  *         GEM_E_CANCELLED  `progress` returned false; batches already done stay appended
+ *         GEM_E_NOMEM   checkpoints hold the KV pages it needs; batches already done stay appended
  *         GEM_E_DEVICE  the backend failed; `s` may now only be freed */
 GEM_API GEM_MUST_USE gem_status gem_session_prefill(gem_session *s, const int32_t *tokens,
                                                     size_t n_tokens, gem_prefill_fn progress,
@@ -172,9 +183,11 @@ GEM_API GEM_MUST_USE gem_status gem_session_prefill(gem_session *s, const int32_
 GEM_API GEM_MUST_USE gem_status gem_session_decode(gem_session *s, int32_t token,
                                                    const float **logits, gem_error *err);
 
-/* Rows of several sessions in one forward pass. Rows of one session stand in order and take its next
- * positions. logits_out[i] is set to f32[n_vocab] for rows with want_logits, else NULL; borrowed
- * until the next call. n_rows is at most the model's n_batch. All or nothing on GEM_E_RANGE. */
+/* Rows of several sessions in one forward pass. Rows of one session stand in order and take its
+ * next positions. logits_out[i] is set to f32[n_vocab] for rows with want_logits, else NULL;
+ * borrowed until the next call. n_rows is at most the model's n_batch; at most 64 of them want
+ * logits. errors  GEM_E_ARG, GEM_E_RANGE and GEM_E_NOMEM (no free KV pages) before anything was
+ * appended; GEM_E_DEVICE  the backend failed; the sessions of the batch may now only be freed */
 typedef struct gem_row {
     gem_session *session;
     int32_t token;
@@ -184,7 +197,10 @@ GEM_API GEM_MUST_USE gem_status gem_batch_run(gem_model *m, const gem_row *rows,
                                               const float **logits_out, gem_error *err);
 
 /* A checkpoint holds the session's pages (shared, copied only when written); rolling back is exact.
- * Checkpoints outlive further decoding and may be used many times; free them with the call below. */
+ * Checkpoints outlive further decoding, even their session, and may be used many times by any
+ * session of the model. Each keeps the pages it shares from being reused: there is room for one a
+ * session that lags behind; more take pages from what the sessions leave (else GEM_E_NOMEM when
+ * running). */
 GEM_API GEM_MUST_USE gem_status gem_session_checkpoint(const gem_session *s, gem_checkpoint **out,
                                                        gem_error *err);
 GEM_API GEM_MUST_USE gem_status gem_session_rollback(gem_session *s, const gem_checkpoint *c,
@@ -197,15 +213,18 @@ GEM_API GEM_MUST_USE gem_status gem_session_trim(gem_session *s, int32_t positio
 GEM_API GEM_MUST_USE gem_status gem_session_fork(gem_session **out, const gem_session *s,
                                                  gem_error *err);
 
-/* ---- sampler ---------------------------------------------------------------------------------- */
+/* ---- sampler ----------------------------------------------------------------------------------
+ */
 
 typedef struct gem_logit_bias {
     int32_t token;
     float bias; /* added to the logit; -INFINITY forbids the token */
 } gem_logit_bias;
 
+/* In this order: bias, penalties; then on the sorted distribution at temperature 1 top-k, top-p,
+ * min-p; then temperature and one draw. */
 typedef struct gem_sampler_options {
-    float temperature;        /* 0: greedy, lowest id on ties */
+    float temperature;        /* below 1e-5: greedy, lowest id on ties */
     int32_t top_k;            /* 0: off */
     float top_p;              /* (0, 1]; 1: off; 0 is taken as "only the best" */
     float min_p;              /* [0, 1); 0: off */
@@ -226,7 +245,8 @@ GEM_API GEM_MUST_USE gem_status gem_sampler_new(gem_sampler **out, int32_t n_voc
                                                 const gem_sampler_options *opt, gem_error *err);
 GEM_API void gem_sampler_free(gem_sampler *s);
 /* Draw from f32[n_vocab]; the same seed and logits give the same tokens on every machine.
- * Does not remember the token: see accept. GEM_E_RANGE when no logit is finite or one is NaN. */
+ * Does not remember the token: see accept. GEM_E_RANGE when every logit is -inf, or one is NaN or
+ * +inf. Allocates nothing. */
 GEM_API GEM_MUST_USE gem_status gem_sampler_draw(gem_sampler *s, const float *logits,
                                                  int32_t *token, gem_error *err);
 /* Tell the sampler that `token` was taken (prompt tokens too, if penalties should see them). */

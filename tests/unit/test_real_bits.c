@@ -61,7 +61,7 @@ typedef struct tile_result {
  * start. */
 static void run_tile(const char *path, int32_t tile, tile_result *out)
 {
-    const gem_model_options o = {.n_ctx = 2304, .n_batch = tile, .n_sessions = 2};
+    const gem_model_options o = {.n_ctx = 2304, .n_batch = tile, .n_sessions = 2, .n_threads = 1};
     gem_model *m = bits_open(path, o, 0);
     int32_t tokens[LONGEST], done = 0;
     gem_session *s = bits_session(m);
