@@ -1,4 +1,4 @@
-/* chat.c - conversations to tokens: Gemma 3 turns and ChatML.
+/* chat.c - conversations to tokens: Gemma 3 and 4 turns, and ChatML.
  * A conversation is control tokens with text between them. Text of one stretch (role name, newline,
  * message) is tokenized in one go, so ids equal those of the rendered template, but as plain text:
  * whatever a message spells, no marker comes of it. Called through gem_chat_tokens and the server.
@@ -178,6 +178,92 @@ static void render_gemma3(builder *b, const gem_message *messages, size_t n)
     put_words(b, "model\n");
 }
 
+/* ---- Gemma 4 ---- */
+
+static size_t starts_with(gem_str s, size_t at, const char *text)
+{
+    size_t len = strlen(text);
+    return s.len - at >= len && !memcmp(s.data + at, text, len) ? len : 0;
+}
+
+/* Old answers lose their thoughts: what stands between <|channel> and the next <channel|> or the
+ * end, and closers that close nothing. */
+static void put_without_thoughts(builder *b, gem_str s)
+{
+    gem_bytes kept = {0};
+    bool thought = false;
+    for (size_t i = 0, len; i < s.len; i += len ? len : 1) {
+        if ((len = starts_with(s, i, "<|channel>")))
+            thought = true;
+        else if ((len = starts_with(s, i, "<channel|>")))
+            thought = false;
+        else if (!thought)
+            gem_bytes_put(&kept, s.data + i, 1);
+    }
+    s = trimmed((gem_str){kept.data ? kept.data : "", kept.len});
+    b->text.failed |= kept.failed;
+    put_text(b, s.data, s.len);
+    gem_bytes_free(&kept);
+}
+
+/* One system turn in front holds all system texts, one a line. */
+static void put_gemma4_system(builder *b, const gem_message *messages, size_t n)
+{
+    bool first = true;
+    for (size_t i = 0; i < n; i++) {
+        if (role_of(&messages[i]) != ROLE_SYSTEM) continue;
+        gem_str s = trimmed(content_of(&messages[i]));
+        if (first) {
+            put_marker(b, "<|turn>");
+            put_words(b, "system\n");
+        } else {
+            put_words(b, "\n");
+        }
+        put_text(b, s.data, s.len);
+        first = false;
+    }
+    if (first) return;
+    put_marker(b, "<turn|>");
+    put_words(b, "\n");
+}
+
+static void render_gemma4(builder *b, const gem_message *messages, size_t n)
+{
+    bool open = false; /* answers in a row share one turn */
+    put_marker(b, "<bos>");
+    put_gemma4_system(b, messages, n);
+    for (size_t i = 0; i < n; i++) {
+        role r = role_of(&messages[i]);
+        if (r == ROLE_SYSTEM) continue;
+        if (open && r == ROLE_USER) {
+            put_marker(b, "<turn|>");
+            put_words(b, "\n");
+        }
+        if (!open || r == ROLE_USER) {
+            put_marker(b, "<|turn>");
+            put_words(b, r == ROLE_USER ? "user\n" : "model\n");
+        }
+        open = r == ROLE_ASSISTANT;
+        if (open) {
+            put_without_thoughts(b, content_of(&messages[i]));
+            continue;
+        }
+        gem_str s = trimmed(content_of(&messages[i]));
+        put_text(b, s.data, s.len);
+        put_marker(b, "<turn|>");
+        put_words(b, "\n");
+    }
+    if (open) {
+        put_marker(b, "<turn|>");
+        put_words(b, "\n");
+    }
+    put_marker(b, "<|turn>");
+    put_words(b, "model\n");
+    put_marker(b, "<|channel>");
+    put_words(b, "thought\n");
+    put_marker(b, "<channel|>");
+}
+
 /* ---- ChatML ---- */
 
 #define CHATML_DEFAULT_SYSTEM "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
@@ -246,6 +332,9 @@ static bool has(const gem_tokenizer *t, const char *text)
 
 gem_chat_family gem_chat_detect(const gem_tokenizer *t)
 {
+    if (has(t, "<|turn>") && has(t, "<turn|>") && has(t, "<|channel>") && has(t, "<channel|>") &&
+        has(t, "<bos>"))
+        return GEM_CHAT_GEMMA4;
     if (has(t, "<start_of_turn>") && has(t, "<end_of_turn>") && has(t, "<bos>"))
         return GEM_CHAT_GEMMA3;
     if (has(t, "<|im_start|>") && has(t, "<|im_end|>")) return GEM_CHAT_CHATML;
@@ -258,7 +347,7 @@ gem_status gem_chat_render(const gem_tokenizer *t, gem_chat_family f, const gem_
     builder b = {.t = t, .err = err};
     *ids = NULL;
     *n = 0;
-    if (f != GEM_CHAT_GEMMA3 && f != GEM_CHAT_CHATML)
+    if (f != GEM_CHAT_GEMMA3 && f != GEM_CHAT_GEMMA4 && f != GEM_CHAT_CHATML)
         return gem_fail(
             err, GEM_E_UNSUPPORTED,
             "chat: the vocabulary has neither Gemma turns nor ChatML; use the model without chat");
@@ -267,6 +356,8 @@ gem_status gem_chat_render(const gem_tokenizer *t, gem_chat_family f, const gem_
 
     if (f == GEM_CHAT_GEMMA3)
         render_gemma3(&b, messages, n_messages);
+    else if (f == GEM_CHAT_GEMMA4)
+        render_gemma4(&b, messages, n_messages);
     else
         render_chatml(&b, messages, n_messages);
     flush(&b);

@@ -88,6 +88,54 @@ static void test_gemma3_trims_unicode_white_space_and_nothing_else(void **state)
                     "{<start_of_turn>}user\n\xFF \x80{<end_of_turn>}\n{<start_of_turn>}model\n");
 }
 
+static void gemma4(vocab_spec *v)
+{
+    vocab_of_chars(v, "gemma4");
+    v->tok[vocab_id(v, "<|channel>")].type = GEM_TOKEN_CONTROL; /* shown in braces */
+    vocab_add(v, "<channel|>", GEM_TOKEN_CONTROL, 0);
+}
+
+static void test_gemma4_turns(void **state)
+{
+    static const gem_message m[] = {
+        {"user", " a"}, {"developer", " be "}, {"assistant", "b\n"},  {"assistant", "c"},
+        {"user", "d"},  {"system", "me"},      {"assistant", "last "}};
+    vocab_spec v;
+    (void)state;
+    gemma4(&v);
+    assert_rendered(&v, m, ARRAY_LEN(m),
+                    "{<bos>}{<|turn>}system\nbe\nme{<turn|>}\n{<|turn>}user\na{<turn|>}\n{<|turn>}"
+                    "model\nbc{<turn|>}\n"
+                    "{<|turn>}user\nd{<turn|>}\n{<|turn>}model\nlast{<turn|>}\n{<|turn>}model\n"
+                    "{<|channel>}thought\n{<channel|>}");
+}
+
+static void test_gemma4_answers_lose_their_thoughts(void **state)
+{
+    static const struct {
+        const char *answer, *left;
+    } cases[] = {
+        {"<|channel>thought\nab<channel|> ab ", "ab"},
+        {"a<|channel>b<channel|>c<|channel>d", "ac"},
+        {"a<channel|>b<channel|>", "ab"},
+        {"<|channel><|channel>a<channel|>b", "b"},
+        {"a<|channel", "a<|channel"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        gem_message m[] = {{"user", "<|channel>a"}, {"assistant", cases[i].answer}};
+        vocab_spec v;
+        char want[256];
+        gemma4(&v);
+        snprintf(want, sizeof(want),
+                 "{<bos>}{<|turn>}user\n<|channel>a{<turn|>}\n{<|turn>}model\n%s{<turn|>}\n{<|turn>"
+                 "}model\n"
+                 "{<|channel>}thought\n{<channel|>}",
+                 cases[i].left);
+        assert_rendered(&v, m, ARRAY_LEN(m), want);
+    }
+}
+
 static void test_chatml_turns_and_the_usual_system(void **state)
 {
     static const gem_message plain[] = {
@@ -204,6 +252,8 @@ int main(void)
         cmocka_unit_test(test_gemma3_turns),
         cmocka_unit_test(test_gemma3_system_opens_the_first_user_turn),
         cmocka_unit_test(test_gemma3_trims_unicode_white_space_and_nothing_else),
+        cmocka_unit_test(test_gemma4_turns),
+        cmocka_unit_test(test_gemma4_answers_lose_their_thoughts),
         cmocka_unit_test(test_chatml_turns_and_the_usual_system),
         cmocka_unit_test(test_chatml_default_system_comes_from_the_template),
         cmocka_unit_test(test_messages_forge_no_marker),
