@@ -1,5 +1,6 @@
-/* quant.h - GGUF tensor types: block layouts and the scalar dequantise/quantise that every kernel is
- * judged by. Layouts: docs/formats.md. Callers: gguf (sizes), backends (packers, exact mode), synth. */
+/* quant.h - GGUF tensor types: block layouts and the scalar dequantise/quantise that every kernel
+ * is judged by. Layouts: docs/formats.md. Callers: gguf (sizes), backends (packers, exact mode),
+ * synth. */
 #ifndef GEM_QUANT_H
 #define GEM_QUANT_H
 
@@ -22,8 +23,8 @@ typedef enum gem_dtype {
 
 typedef struct gem_dtype_info {
     gem_dtype dtype;
-    const char *name;     /* "Q4_K" */
-    uint32_t block_len;   /* elements a block */
+    const char *name;   /* "Q4_K" */
+    uint32_t block_len; /* elements a block */
     uint32_t block_bytes;
 } gem_dtype_info;
 /* NULL for an id gem does not know. */
@@ -33,13 +34,15 @@ extern const gem_dtype_info gem_dtypes[];
 /* By name, any case ("q4_k", "Q4_0"); NULL when unknown. */
 const gem_dtype_info *gem_dtype_by_name(const char *name);
 
-/* Bytes of a row of n elements; false when n is no multiple of the block or the product overflows. */
+/* Bytes of a row of n elements; false when n is no multiple of the block or the product overflows.
+ */
 bool gem_dtype_row_bytes(const gem_dtype_info *t, uint64_t n, size_t *bytes);
 
 /* Exact dequantisation of n elements (a multiple of block_len): f32 products in the order of
  * docs/formats.md, no contraction. */
 void gem_dequantize_row(gem_dtype t, const void *src, float *dst, size_t n);
-/* Reference quantisation: round to nearest on the format's own grid (K types: least-squares search). */
+/* Reference quantisation: round to nearest on the format's own grid (K types: least-squares
+ * search). */
 void gem_quantize_row(gem_dtype t, const float *src, void *dst, size_t n);
 
 float gem_f16_to_f32(uint16_t h);

@@ -130,7 +130,7 @@ static void put_words(vocab *v, int32_t n, const char *blank, uint64_t seed, boo
         size_t len[2], total = 0;
         for (int side = 0; side < 2; side++) {
             uint64_t x = synth_rng_next(&r);
-            uint64_t pool = (uint64_t)(n_letters + 1 + (v->n - first));
+            uint64_t pool = (uint64_t)n_letters + 1 + (uint64_t)(v->n - first);
             /* the product of two uniform numbers leans towards 0 */
             uint64_t pick = ((x & 0xFFFFFF) * (x >> 24 & 0xFFFFFF) >> 24) * pool >> 24;
             const char *s = &letters[pick];
