@@ -18,6 +18,8 @@ static void put_clean(gem_bytes *out, const char *s, size_t n)
 }
 
 static void add(fak_findings *f, const char *code, const gem_json *at, const char *tail,
+                const char *fmt, va_list ap) GEM_PRINTF(5, 0);
+static void add(fak_findings *f, const char *code, const gem_json *at, const char *tail,
                 const char *fmt, va_list ap)
 {
     gem_bytes line = {0}, pointer = {0};

@@ -142,13 +142,17 @@ void fak_gpus_sample(fak_gpus *g, const fak_window *w)
         nvml_utilization rate = {0, 0};
         unsigned long long reasons = 0;
         if (!u->open) continue;
-        keep(&u->sm_clock, a->clock && a->clock(u->device, CLOCK_SM, &v) == 0, v, true);
-        keep(&u->memory_clock, a->clock && a->clock(u->device, CLOCK_MEMORY, &v) == 0, v, true);
-        keep(&u->utilization, a->utilization && a->utilization(u->device, &rate) == 0, rate.gpu,
-             false);
-        keep(&u->power, a->power && a->power(u->device, &v) == 0, v, false);
-        keep(&u->temperature, a->temperature && a->temperature(u->device, TEMPERATURE_GPU, &v) == 0,
-             v, false);
+        /* call first, then read v: the order of arguments is not the order of evaluation */
+        bool ok = a->clock && a->clock(u->device, CLOCK_SM, &v) == 0;
+        keep(&u->sm_clock, ok, v, true);
+        ok = a->clock && a->clock(u->device, CLOCK_MEMORY, &v) == 0;
+        keep(&u->memory_clock, ok, v, true);
+        ok = a->utilization && a->utilization(u->device, &rate) == 0;
+        keep(&u->utilization, ok, rate.gpu, false);
+        ok = a->power && a->power(u->device, &v) == 0;
+        keep(&u->power, ok, v, false);
+        ok = a->temperature && a->temperature(u->device, TEMPERATURE_GPU, &v) == 0;
+        keep(&u->temperature, ok, v, false);
         if (a->reasons && a->reasons(u->device, &reasons) == 0) {
             u->reasons_ok = true;
             u->reasons |= reasons;

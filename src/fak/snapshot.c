@@ -111,6 +111,8 @@ static ssize_t slurp(int dir, const char *name, char *buf, size_t size)
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) break;
         len += (size_t)n;
+        /* one record of procfs comes whole: a short read is its end, and saves a call a process */
+        if (len < size - 1) break;
     }
     int cause = errno;
     close(fd);

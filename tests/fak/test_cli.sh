@@ -99,6 +99,18 @@ status=0; wait $pid || status=$?
 [ $status = 9 ] || fail "SIGTERM: $status"
 "$fak" bench system-baseline --verify signalled.json >/dev/null
 
+# ---- GPUs, by a library that is not the real one ----
+if [ -e "$1/tests/fak/nvml/libnvidia-ml.so.1" ]; then
+    LD_LIBRARY_PATH=$1/tests/fak/nvml "$fak" bench system-baseline --attestation v2 --baseline-duration 20ms --interval 10ms \
+        --out gpu.json -- sleep 0.05 >/dev/null 2>&1
+    "$fak" bench system-baseline --verify gpu.json >/dev/null
+    grep -A4 -E '"(sm_clock_mhz|memory_clock_mhz|utilization_percent|power_mw|temperature_c|throttle_reasons|non_sut_process_count|non_sut_memory_bytes)"' gpu.json |
+        grep -o '"value": .*,' | grep -o '[0-9]*' | tr '\n' ' ' >readings.txt
+    [ "$(cat readings.txt)" = "1980 3201 87 412345 51 64 1 4096 " ] || fail "GPU readings: $(cat readings.txt)"
+    grep -q '"code": "GPU_SHARED"' gpu.json || fail "another process on the device was not seen"
+    grep -q '"code": "GPU_THROTTLED"' gpu.json || fail "a slowed device was not seen"
+fi
+
 # ---- help ----
 for command in native-performance 'bench system-baseline' 'receipt fill' report; do
     # shellcheck disable=SC2086
