@@ -1,13 +1,8 @@
 /* chat_template.c - does a file say how it wants to be talked to? */
 #include "cmd/cli/cli.h"
-#include "gguf/gguf.h"
+#include "runtime/engine.h"
 
-bool cli_has_chat_template(const char *path)
+bool cli_has_chat_template(const gem_model *m)
 {
-    gem_gguf *g = NULL;
-    if (gem_gguf_open(&g, path, NULL) != GEM_OK) return false;
-    const gem_kv *kv = gem_gguf_find(g, "tokenizer.chat_template");
-    bool has = kv && kv->kind == GEM_GGUF_STRING && kv->v.s.len > 0;
-    gem_gguf_close(g);
-    return has;
+    return m->chat != GEM_CHAT_NONE && gem_tokenizer_chat_template(m->tok).len > 0;
 }

@@ -137,8 +137,8 @@ void cli_end_progress(void);
     }
 /* clang-format on */
 
-/* True when the file carries a chat template: an instruct model rather than a base model. */
-bool cli_has_chat_template(const char *path);
+/* True when the file carries a chat template of a format gem knows: an instruct model. */
+bool cli_has_chat_template(const gem_model *m);
 
 /* ---- input ---- */
 /* Whole file, or stdin for "-", at most 1 GiB; NUL behind it; the caller frees it. */

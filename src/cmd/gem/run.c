@@ -253,7 +253,7 @@ int gem_run_main(int argc, char **argv)
     if (st == GEM_OK) st = generator_init(&g, m, &err);
     if (st != GEM_OK) goto done;
     uint64_t load_ns = gem_now_ns() - start;
-    bool chat = opt.chat || (!opt.raw && cli_has_chat_template(path));
+    bool chat = opt.chat || (!opt.raw && cli_has_chat_template(m));
     if (opt.prompt) len = strlen(opt.prompt);
     st = talk
              ? converse(&g, chat, load_ns, &err)
