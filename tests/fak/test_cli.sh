@@ -34,6 +34,11 @@ cmp baseline.json "$fixtures/receipt/synthetic-metal-baseline.json" # the input 
 "$fak" native-performance --profile "$fixtures/profile/synthetic-metal-launch-bound.json" >/dev/null
 "$fak" native-performance --profile-next "$fixtures/profile/synthetic-metal-launch-bound.json" >/dev/null
 
+# retained attestations still verify, byte for byte
+for file in "$2"/docs/witnesses/native-performance-profile/*.json; do
+    "$fak" bench system-baseline --verify "$file" >/dev/null || fail "$file"
+done
+
 # ---- the same bytes in every environment ----
 outputs() {
     "$@" native-performance
