@@ -27,20 +27,21 @@ build() {
 }
 
 # attribute FILE NAME: a number of the first <testsuite> of a JUnit report.
-attribute() { grep -o " $2=\"[0-9]*\"" "$1" | head -n 1 | tr -dc 0-9; }
+attribute() { grep -oE "(^|[[:space:]])$2=\"[0-9]+\"" "$1" | head -n 1 | tr -dc 0-9; }
 
 # tests FOLDER OPTION...: ctest, adding to the counts. Tests that skip themselves are neither.
 tests() {
-    local dir=$1 report all bad skipped
+    local dir=$1 report all bad skipped code=0
     shift
     report=$PWD/$dir/test-report.xml
     rm -f "$report"
-    ctest --test-dir "$dir" --output-on-failure --timeout 600 --output-junit "$report" "$@" || :
+    ctest --test-dir "$dir" --output-on-failure --timeout 600 --output-junit "$report" "$@" || code=$?
     if [ ! -s "$report" ]; then
         failed=$((failed + 1))
         return
     fi
     all=$(attribute "$report" tests) bad=$(attribute "$report" failures) skipped=$(attribute "$report" skipped)
+    [ "$code" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1 # a test that could not even be started
     passed=$((passed + all - bad - skipped))
     failed=$((failed + bad))
 }
