@@ -168,8 +168,8 @@ def attestations():
     five = [dict(CONSUMER, pid=i + 1) for i in range(6)]
     optin = ("/policy/include_top_consumers", True)
     bad = [
-        ("001-schema", edited(CLEAN, ("/schema", "fak.system-baseline/v9")), None),
-        ("002-verdict", resealed(("/verdict", "fine")), [("SBV-002", "/verdict"), ("SBV-007", "/verdict")]),
+        ("001-schema", resealed(("/schema", "fak.system-baseline/v9")), None),
+        ("002-verdict", resealed(("/verdict", "fine")), [("SBV-002", "/verdict")]),
         ("003-digest", edited(CLEAN, ("/command_window/ended_at_utc", "2026-01-02T03:04:09Z")), [("SBV-003", "/digest")]),
         ("004-negative", resealed(("/coverage/process_unreadable", -1)), [("SBV-004", "/coverage/process_unreadable")]),
         ("005-counted", resealed(("/command_sampler/counted_samples", 9)), [("SBV-005", "/command_sampler/counted_samples")]),
@@ -201,7 +201,7 @@ def attestations():
         if codes is None:  # --validate chooses the document by its schema: an unknown one is refused there
             write(file, doc)
             entry("baseline", file, ["--attach-receipt", "receipt/synthetic-metal-baseline.json", "--system-baseline", file], 1,
-                  [("SBV-001", "attestation#/schema"), ("SBV-003", "attestation#/digest")])
+                  [("SBV-001", "attestation#/schema")])
         else:
             reject("baseline", file, doc, codes)
 
@@ -478,6 +478,11 @@ def gate_rejections():
         ("013-path", edited(base, ("/policy/required_forward_path", " ")), [("NPQ-013", "/policy/required_forward_path")]),
         ("npr", edited(base, ("/candidate/quality/name", "")), [("NPR-019", "/candidate/quality/name")]),
     ]
+    for version in (1, 2):
+        file = "gate/synthetic-policy-v%d.json" % version
+        write(file, policy(schema="fak-native-performance-gate-policy/v%d" % version))
+        entry("gate", file, ["--validate", file], 0)
+    reject("gate", "gate/reject-NPQ-004-policy.json", policy(changed_lever_id="metal.unknown"), [("NPQ-004", "/changed_lever_id")])
     for name, doc, codes in bad:
         file = "gate/reject-NPQ-%s.json" % name
         write(file, doc)
@@ -646,7 +651,16 @@ def graphs():
     entry("graph", extra, ["--graph", extra, "--next", "--envelope", "synthetic-cpu"], 0, golden="golden/next-cpu.txt")
     entry("graph", extra, ["--graph", extra, "--dot"], 0, golden="golden/extra.dot")
     L = "/levers/"
+
+    def more(name, *items):
+        return (("/" + name, GRAPH[name] + list(items)),)
+    lonely = dict(GRAPH["levers"][10], id="cuda.lonely", dependency_ids=[], applicability=dict(GRAPH["levers"][10]["applicability"], envelope_id="missing"))
     bad = [
+        ("002-last", edited(GRAPH, (L + "11/id", "Capital")), [("NPG-002", L + "11/id")]),
+        ("003-third", edited(GRAPH, *more("envelopes", dict(GRAPH["envelopes"][0], memory_gib=37))), [("NPG-003", "/envelopes/2/id")]),
+        ("004-last", edited(GRAPH, *more("levers", GRAPH["levers"][11])), [("NPG-004", L + "12/id")]),
+        ("005-last", edited(GRAPH, *more("rungs", GRAPH["rungs"][2])), [("NPG-005", "/rungs/3/id")]),
+        ("010-alone", edited(GRAPH, *more("levers", lonely)), [("NPG-010", L + "12/applicability/envelope_id")]),
         ("002", edited(GRAPH, (L + "1/id", "")), [("NPG-002", L + "1/id"), ("NPG-009", L + "2/dependency_ids/0")]),
         ("003", edited(GRAPH, ("/envelopes/1/id", GRAPH["envelopes"][0]["id"])),
          [("NPG-003", "/envelopes/1/id")] + [("NPG-010", L + "%d/applicability/envelope_id" % i) for i in range(8, 12)]),

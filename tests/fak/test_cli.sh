@@ -85,8 +85,25 @@ expect 126 -- /etc/passwd
 expect 124 --timeout 100ms -- sleep 30
 grep -q '"timed_out": true' out.json || fail timed_out
 expect 125 --out missing/a.json -- true
-expect 2 --interval 5ms -- true
-expect 2
+usage() { # code command...
+    local code=$1
+    shift
+    expect 2 "$@"
+    grep -q "^fak bench system-baseline: $code -: " err.txt || fail "$*: $code is not among: $(cat err.txt)"
+    grep -q '^usage: ' err.txt || fail "$*: no usage line"
+}
+usage SBU-001
+usage SBU-001 true
+usage SBU-001 --
+usage SBU-002 --verify busy.json -- true
+usage SBU-002 --require-clean -- true
+usage SBU-003 --interval 5ms -- true
+usage SBU-003 --timeout 25h -- true
+usage SBU-003 --max-non-sut-cpu-percent 0 -- true
+usage SBU-004 --no-such-flag -- true
+usage SBU-004 --interval= -- true
+usage SBU-004 --out a --out b -- true
+usage SBU-005 --pass-stdout -- true
 expect 0 --out att.json --pass-stdout -- echo through
 [ "$(cat out.json)" = through ] || fail "--pass-stdout"
 "$fak" bench system-baseline --baseline-duration 20ms --interval 10ms --max-non-sut-cpu-percent 0.0001 -- sleep 0.1 >busy.json 2>/dev/null
