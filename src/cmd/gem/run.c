@@ -248,6 +248,7 @@ int gem_run_main(int argc, char **argv)
     if (st != GEM_OK) goto done;
     uint64_t start = gem_now_ns();
     cli_model_options(&mo, &opt.model);
+    mo.n_sessions = 1;
     st = gem_model_open(&m, path, &mo, &err);
     cli_end_progress();
     if (st == GEM_OK) st = generator_init(&g, m, &err);
