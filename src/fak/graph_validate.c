@@ -121,10 +121,17 @@ static void rule_repeats(fak_findings *f, const gem_json *lever)
     free(v);
 }
 
+enum { MAX_EDGES = 1024 }; /* of one lever: both sides of each conflict are searched */
+
 static void rule_edges(const fak_graph *g, fak_findings *f, const gem_json *l)
 {
     const char *id = fak_str(l, "id");
     bool enabled = fak_bool(l, "enabled");
+    if (fak_count(l, "dependency_ids") + fak_count(l, "conflict_ids") > MAX_EDGES) {
+        fak_find_in(f, "NPG-014", l, "conflict_ids", "more than %d dependencies and conflicts",
+                    MAX_EDGES);
+        return;
+    }
     rule_repeats(f, l);
     for (int conflicts = 0; conflicts < 2; conflicts++) {
         for (const gem_json *d = fak_list(l, conflicts ? "conflict_ids" : "dependency_ids"); d;

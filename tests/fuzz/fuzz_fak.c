@@ -36,22 +36,23 @@ static bool never_same(fak_io *io, const char *a, const char *b)
 }
 
 static const struct {
-    bool baseline;
+    int command; /* native-performance, system-baseline, receipt fill */
     int argc;
     char *argv[6];
-} modes[] = {{false, 2, {"--validate", "A"}},
-             {false, 2, {"--graph", "A"}},
-             {false, 3, {"--graph", "A", "--dot"}},
-             {false, 3, {"--graph", "A", "--next"}},
-             {false, 3, {"--graph", "A", "--json"}},
-             {false, 4, {"--compare", "A", "--candidate", "B"}},
-             {false, 4, {"--attach-receipt", "A", "--system-baseline", "B"}},
-             {false, 2, {"--gate", "A"}},
-             {false, 2, {"--profile", "A"}},
-             {false, 2, {"--profile-next", "A"}},
-             {false, 4, {"--profile-next", "A", "--graph", "B"}},
-             {false, 4, {"--graph", "A", "--baseline", "metal.paged-kv"}},
-             {true, 2, {"--verify", "A"}}};
+} modes[] = {{0, 2, {"--validate", "A"}},
+             {0, 2, {"--graph", "A"}},
+             {0, 3, {"--graph", "A", "--dot"}},
+             {0, 3, {"--graph", "A", "--next"}},
+             {0, 3, {"--graph", "A", "--json"}},
+             {0, 4, {"--compare", "A", "--candidate", "B"}},
+             {0, 4, {"--attach-receipt", "A", "--system-baseline", "B"}},
+             {0, 2, {"--gate", "A"}},
+             {0, 2, {"--profile", "A"}},
+             {0, 2, {"--profile-next", "A"}},
+             {0, 4, {"--profile-next", "A", "--graph", "B"}},
+             {0, 4, {"--graph", "A", "--baseline", "metal.paged-kv"}},
+             {1, 2, {"--verify", "A"}},
+             {2, 5, {"A", "--bench", "B", "--machine", "m"}}};
 
 static int run(size_t mode, inputs *in, fak_io *io)
 {
@@ -60,8 +61,9 @@ static int run(size_t mode, inputs *in, fak_io *io)
     io->write = write_nothing;
     io->same = never_same;
     io->user = in;
-    return (modes[mode].baseline ? fak_system_baseline : fak_native_performance)(
-        modes[mode].argc, (char **)modes[mode].argv, io);
+    static int (*const commands[])(int, char **, fak_io *) = {
+        fak_native_performance, fak_system_baseline, fak_receipt_fill};
+    return commands[modes[mode].command](modes[mode].argc, (char **)modes[mode].argv, io);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
