@@ -74,9 +74,9 @@ static inline float key_value(int32_t key)
 typedef double pair __attribute__((vector_size(16)));
 typedef uint64_t pair_bits __attribute__((vector_size(16)));
 
-/* exp(x) for x <= 0, within 1 ulp or so, 0 below -708: x = n ln2 + r, |r| <= ln2 / 2, Taylor to r^13
- * (the rest is below 5e-18), times 2^n. ln2 is split so that n * hi is exact (Cody and Waite, 1980).
- * What lies below -708 is computed like the rest and masked. */
+/* exp(x) for x <= 0, within 1 ulp or so, 0 below -708: x = n ln2 + r, |r| <= ln2 / 2, Taylor to
+ * r^13 (the rest is below 5e-18), times 2^n. ln2 is split so that n * hi is exact (Cody and Waite,
+ * 1980). What lies below -708 is computed like the rest and masked. */
 static inline pair exp_pair(pair x)
 {
     static const double log2e = 1.4426950408889634, magic = 6755399441055744.0; /* 1.5 * 2^52 */
