@@ -24,6 +24,7 @@ bool check_begin(check *c, const char *fmt, ...)
     vsnprintf(c->label, sizeof(c->label), fmt, ap);
     va_end(ap);
     if (c->filter && !strstr(c->label, c->filter)) return false;
+    if (c->n_labels++ % c->every != 0) return false;
     c->rng = 0xcbf29ce484222325u; /* FNV-1a of the label */
     for (const char *s = c->label; *s; s++)
         c->rng = (c->rng ^ (unsigned char)*s) * 0x100000001b3u;

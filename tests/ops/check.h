@@ -11,6 +11,7 @@ enum { CHECK_MAX_BUFS = 64 };
 typedef struct check {
     const gem_cpu_kernels *ref, *isa; /* the oracle, and the table under test (may be the oracle) */
     const char *filter;               /* run only labels that contain it; NULL: all */
+    int every, n_labels;              /* run only each every-th of those; 1: all */
     const char *program;
     char label[160];
     uint64_t rng;
