@@ -82,7 +82,7 @@ static bool find_role(const gem_message *m, role *out)
                  {"user", ROLE_USER},
                  {"assistant", ROLE_ASSISTANT}};
     for (size_t i = 0; m->role && i < ARRAY_LEN(roles); i++) {
-        if (strcmp(m->role, roles[i].name)) continue;
+        if (strcmp(m->role, roles[i].name) != 0) continue;
         *out = roles[i].role;
         return true;
     }

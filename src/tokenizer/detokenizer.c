@@ -41,7 +41,7 @@ void gem_detok_free(gem_detok *d)
 
 static size_t put_replacement(char *out)
 {
-    memcpy(out, "\xEF\xBF\xBD", 3);
+    gem_utf8_encode(0xFFFD, out);
     return 3;
 }
 

@@ -133,53 +133,44 @@ const gem_merge_slot *gem_vocab_merge(const gem_tokenizer *t, int32_t left, int3
     }
 }
 
-/* Is the text of `id` exactly left followed by right? */
-static bool is_joined(const gem_tokenizer *t, int32_t id, gem_str left, gem_str right)
-{
-    gem_str s = gem_vocab_text(t, id);
-    return s.len == left.len + right.len && !memcmp(s.data, left.data, left.len) &&
-           !memcmp(s.data + left.len, right.data, right.len);
-}
-
-/* Id of left + right. `guess`: files list merged tokens in the order of their merges, so the token
- * after the one before is nearly always it, and no hash is needed. */
-static int32_t find_joined(const gem_tokenizer *t, gem_str left, gem_str right, int32_t guess,
-                           char *buf)
-{
-    if (guess < t->n_vocab && is_joined(t, guess, left, right)) return guess;
-    if (left.len + right.len > t->max_text) return -1;
-    memcpy(buf, left.data, left.len);
-    memcpy(buf + left.len, right.data, right.len);
-    return gem_tokenizer_find(t, buf, left.len + right.len);
-}
-
 /* One entry "left right" on its way into the table. */
 typedef struct pending {
-    gem_str left, right;
-    uint64_t left_hash, right_hash;
+    gem_str left, right,
+        joined; /* joined: in the block's scratch; empty when longer than any token */
+    uint64_t left_hash, right_hash, joined_hash;
     gem_merge_slot m;
 } pending;
 
+static void hash_early(const gem_tokenizer *t, gem_str s, uint64_t *h)
+{
+    *h = hash_text(t->seed, s.data, s.len);
+    __builtin_prefetch(&t->by_text[*h & t->by_text_mask]);
+}
+
 /* Cut at the first space behind the first byte. */
 static gem_status cut_entry(const gem_tokenizer *t, gem_str s, uint32_t rank, pending *p,
-                            gem_error *err)
+                            char *scratch, gem_error *err)
 {
     const char *space = s.len > 2 ? memchr(s.data + 1, ' ', s.len - 2) : NULL;
+    *p = (pending){.m.rank = rank};
     if (!space)
         return gem_fail(err, GEM_E_FORMAT,
                         "tokenizer.ggml.merges: entry %u is not two texts with a space between",
                         rank);
-    p->m.rank = rank;
     p->left = (gem_str){s.data, (size_t)(space - s.data)};
     p->right = (gem_str){space + 1, s.len - p->left.len - 1};
-    p->left_hash = hash_text(t->seed, p->left.data, p->left.len);
-    p->right_hash = hash_text(t->seed, p->right.data, p->right.len);
-    __builtin_prefetch(&t->by_text[p->left_hash & t->by_text_mask]);
-    __builtin_prefetch(&t->by_text[p->right_hash & t->by_text_mask]);
+    if (s.len - 1 <= t->max_text) {
+        memcpy(scratch, p->left.data, p->left.len);
+        memcpy(scratch + p->left.len, p->right.data, p->right.len);
+        p->joined = (gem_str){scratch, s.len - 1};
+    }
+    hash_early(t, p->left, &p->left_hash);
+    hash_early(t, p->right, &p->right_hash);
+    if (t->kind == GEM_VOCAB_CHARS) hash_early(t, p->joined, &p->joined_hash);
     return GEM_OK;
 }
 
-/* Bring in what the comparison of a candidate's text will read. */
+/* Bring in what the comparison of a candidate's text will read: where it is, then itself. */
 static void prefetch_text(const gem_tokenizer *t, uint64_t h, bool place)
 {
     uint32_t id = (uint32_t)t->by_text[h & t->by_text_mask];
@@ -190,13 +181,26 @@ static void prefetch_text(const gem_tokenizer *t, uint64_t h, bool place)
         __builtin_prefetch(t->array + t->at[id - 1]);
 }
 
-static gem_status resolve(const gem_tokenizer *t, pending *p, int32_t *guess, char *buf,
-                          gem_error *err)
+/* Vocabularies of words list the merged tokens in the order of their merges: the token after the
+ * one before is nearly always it, and no hash is needed. */
+static int32_t find_joined(const gem_tokenizer *t, const pending *p, int32_t *guess)
+{
+    gem_str s = p->joined;
+    int32_t id = *guess;
+    if (t->kind == GEM_VOCAB_CHARS)
+        id = find_hashed(t, p->joined_hash, s);
+    else if (id >= t->n_vocab || !text_is(t, id, s.data, s.len))
+        id = gem_tokenizer_find(t, s.data, s.len);
+    *guess = id + 1;
+    return id;
+}
+
+static gem_status resolve(const gem_tokenizer *t, pending *p, int32_t *guess, gem_error *err)
 {
     gem_merge_slot *m = &p->m;
     m->left = find_hashed(t, p->left_hash, p->left);
     m->right = find_hashed(t, p->right_hash, p->right);
-    m->id = find_joined(t, p->left, p->right, *guess, buf);
+    m->id = find_joined(t, p, guess);
     if (m->left < 0 || m->right < 0 || m->id < 0)
         return gem_fail(err, GEM_E_FORMAT,
                         "tokenizer.ggml.merges: %s of entry %u is not among the tokens",
@@ -209,7 +213,6 @@ static gem_status resolve(const gem_tokenizer *t, pending *p, int32_t *guess, ch
             err, GEM_E_FORMAT,
             "tokenizer.ggml.merges: entry %u makes token %d, which is of type %d, not 1 (normal)",
             m->rank, (int)m->id, t->type[m->id]);
-    *guess = m->id + 1;
     __builtin_prefetch(&t->merges[hash_pair(t->seed, m->left, m->right) & t->merges_mask], 1);
     return GEM_OK;
 }
@@ -228,20 +231,22 @@ static gem_status insert(gem_tokenizer *t, const gem_merge_slot *m, gem_error *e
 
 /* A block of entries, step by step, so that the memory each step needs is already on its way. */
 static gem_status add_block(gem_tokenizer *t, const uint8_t **array, uint32_t rank, uint32_t n,
-                            int32_t *guess, char *buf, gem_error *err)
+                            int32_t *guess, char *scratch, gem_error *err)
 {
     pending p[BLOCK];
     gem_status st;
     for (uint32_t i = 0; i < n; i++)
-        if ((st = cut_entry(t, gem_kv_string_next(array), rank + i, &p[i], err)) != GEM_OK)
+        if ((st = cut_entry(t, gem_kv_string_next(array), rank + i, &p[i],
+                            scratch + (size_t)i * t->max_text, err)) != GEM_OK)
             return st;
     for (int place = 1; place >= 0; place--)
         for (uint32_t i = 0; i < n; i++) {
             prefetch_text(t, p[i].left_hash, place);
             prefetch_text(t, p[i].right_hash, place);
+            if (t->kind == GEM_VOCAB_CHARS) prefetch_text(t, p[i].joined_hash, place);
         }
     for (uint32_t i = 0; i < n; i++)
-        if ((st = resolve(t, &p[i], guess, buf, err)) != GEM_OK) return st;
+        if ((st = resolve(t, &p[i], guess, err)) != GEM_OK) return st;
     for (uint32_t i = 0; i < n; i++)
         if ((st = insert(t, &p[i].m, err)) != GEM_OK) return st;
     return GEM_OK;
@@ -255,9 +260,9 @@ gem_status gem_vocab_merges(gem_tokenizer *t, const uint8_t *array, uint64_t n, 
                         (unsigned long long)n);
     gem_status st = GEM_OK;
     size_t size = table_size((size_t)n);
-    char *buf = malloc(t->max_text + 1u);
+    char *scratch = malloc((size_t)BLOCK * t->max_text + 1);
     t->merges = malloc(size * sizeof(*t->merges));
-    if (!t->merges || !buf) {
+    if (!t->merges || !scratch) {
         st = gem_fail(err, GEM_E_NOMEM, "tokenizer: no memory for a table of %zu merges", size);
         goto done;
     }
@@ -266,9 +271,9 @@ gem_status gem_vocab_merges(gem_tokenizer *t, const uint8_t *array, uint64_t n, 
 
     int32_t guess = 256;
     for (uint32_t rank = 0; rank < n && st == GEM_OK; rank += BLOCK)
-        st = add_block(t, &array, rank, GEM_MIN((uint32_t)BLOCK, (uint32_t)n - rank), &guess, buf,
-                       err);
+        st = add_block(t, &array, rank, GEM_MIN((uint32_t)BLOCK, (uint32_t)n - rank), &guess,
+                       scratch, err);
 done:
-    free(buf);
+    free(scratch);
     return st;
 }

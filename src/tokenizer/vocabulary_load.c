@@ -221,7 +221,7 @@ static int hex_digit(char c)
 /* "<0x1F>" -> 31; -1 when the text is something else. */
 static int byte_name(gem_str s)
 {
-    if (s.len != 6 || memcmp(s.data, "<0x", 3) || s.data[5] != '>') return -1;
+    if (s.len != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>') return -1;
     int high = hex_digit(s.data[3]), low = hex_digit(s.data[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
