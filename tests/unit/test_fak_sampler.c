@@ -4,6 +4,7 @@
 #include "fak/fak.h"
 
 #include <errno.h>
+#include <ftw.h>
 
 #include <setjmp.h>
 #include <signal.h>
@@ -71,15 +72,24 @@ static void gone(int pid)
     rmdir(path);
 }
 
+static int remove_one(const char *path, const struct stat *sb, int kind, struct FTW *ftw)
+{
+    (void)sb, (void)kind, (void)ftw;
+    return remove(path);
+}
+
+static int remove_host(void)
+{
+    if (strcmp(root + strlen(root) - 6, "XXXXXX") == 0) return 0; /* not made yet */
+    int failed = nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    memcpy(root + strlen(root) - 6, "XXXXXX", 6);
+    return failed;
+}
+
 static int empty_host(void **state)
 {
     (void)state;
-    char command[100];
-    if (strchr(root, 'X') == NULL) {
-        snprintf(command, sizeof(command), "rm -rf %s", root);
-        if (system(command) != 0) return 1;
-        memcpy(root + strlen(root) - 6, "XXXXXX", 6);
-    }
+    if (remove_host() != 0) return 1;
     clock_ns = 1000000000;
     clock_step = 1000000;
     return mkdtemp(root) ? 0 : 1;
@@ -467,7 +477,5 @@ int main(void)
         cmocka_unit_test(test_v2_counts_short_lived_descendants),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    char command[100];
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    return system(command) != 0 || failed;
+    return remove_host() != 0 || failed;
 }
