@@ -118,6 +118,21 @@ def attestation(minute=4):
         "findings": [], "command_exit_code": 0, "timed_out": False, "digest": ""})
 
 
+UPSTREAM_ORDER = ["schema", "verdict", "baseline_window", "baseline_host_totals", "baseline_sampler", "command_window", "command_sampler",
+                  "coverage", "host_totals", "attribution", "top_non_sut_consumers", "policy", "findings", "command_exit_code", "timed_out", "digest"]
+
+
+def upstream_sealed(a):
+    """The older hashing: compact JSON in declaration order with HTML-safe escapes."""
+    a = {k: a[k] for k in UPSTREAM_ORDER}
+    a["digest"] = ""
+    text = json.dumps(a, separators=(",", ":"), ensure_ascii=False)
+    for c in "<>&\u2028\u2029":
+        text = text.replace(c, "\\u%04x" % ord(c))
+    a["digest"] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return a
+
+
 def finding(*codes):
     return [{"code": c, "detail": "synthetic"} for c in codes]
 
@@ -165,6 +180,11 @@ def attestations():
     for name, doc in good.items():
         write("baseline/synthetic-%s.json" % name, doc)
         entry("baseline", "baseline/synthetic-%s.json" % name, ["--validate", "baseline/synthetic-%s.json" % name], 0)
+    odd = edited(CLEAN, ("/attribution/non_sut_rss_bytes/reason", "memory <attribution> & census \u2028 incomplete"))
+    write("baseline/synthetic-upstream-hashing.json", upstream_sealed(odd))
+    entry("baseline", "baseline/synthetic-upstream-hashing.json", ["--validate", "baseline/synthetic-upstream-hashing.json"], 0)
+    reject("baseline", "baseline/reject-SBV-003-upstream-edited.json",
+           dict(upstream_sealed(odd), timed_out=True, verdict="invalid", findings=finding("COMMAND_TIMEOUT")), [("SBV-003", "/digest")])
     five = [dict(CONSUMER, pid=i + 1) for i in range(6)]
     optin = ("/policy/include_top_consumers", True)
     bad = [

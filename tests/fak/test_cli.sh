@@ -39,6 +39,13 @@ for file in "$2"/docs/witnesses/native-performance-profile/*.json; do
     "$fak" bench system-baseline --verify "$file" >/dev/null || fail "$file"
 done
 
+# a file of the older hashing verifies too, and it is said which one held
+older=$fixtures/baseline/synthetic-upstream-hashing.json
+"$fak" bench system-baseline --verify "$older" | grep -q ' verdict=clean hashing=upstream$' || fail "older hashing"
+"$fak" native-performance --attach-receipt baseline.json --system-baseline "$older" --out older.json 2>err.txt
+grep -q 'hashing=upstream$' err.txt || fail "attach does not name the older hashing"
+"$fak" native-performance --validate older.json >/dev/null
+
 # ---- the same bytes in every environment ----
 outputs() {
     "$@" native-performance
