@@ -17,7 +17,8 @@ static const char style[] =
     "#e3e8ee}"
     "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}code{font:.82rem "
     "ui-monospace,monospace;word-break:break-all}"
-    ".wide{overflow-x:auto}.ok{color:#0b6b3a}.bad{color:#b3261e;font-weight:600}.warn{color:#"
+    ".wide{overflow-x:auto}.wide table{min-width:44rem}.kv "
+    "td{overflow-wrap:anywhere}.ok{color:#0b6b3a}.bad{color:#b3261e;font-weight:600}.warn{color:#"
     "8a5300;font-weight:600}"
     ".none,.key{color:#5a6675;font-size:.87rem}.plot{width:100%;height:auto;font:11px "
     "system-ui,sans-serif;fill:#3b4654}"
@@ -179,7 +180,7 @@ static void envelope(const fak_folder *d, const gem_json *e, gem_bytes *out)
         "engine", "backend",        "forward_path",    "throughput_metric", "comparability_rule"};
     put(out, "<h2>Envelope ");
     fak_html(out, fak_str(e, "id"));
-    put(out, "</h2>\n<table>");
+    put(out, "</h2>\n<table class=\"kv\">");
     for (size_t i = 0; i < ARRAY_LEN(members); i++)
         pair(out, members[i], fak_str(e, members[i]));
     gem_bytes_printf(out, "<tr><th>shape</th><td>P%lld, T", (long long)fak_int(e, "prompt_tokens"));
