@@ -41,6 +41,30 @@ static void digits(const gem_model *m, int32_t *tokens, int32_t n)
         tokens[i] = digit[(7 * (i - 1) + 3) % 10];
 }
 
+/* Plain prose without end: the first n tokens. */
+static void story(const gem_model *m, int32_t *tokens, int32_t n)
+{
+    static const char *const who[] = {"the old captain", "a young botanist", "my neighbour",
+                                      "the night watchman", "her sister"};
+    static const char *const what[] = {"walked along the river", "repaired the broken clock",
+                                       "wrote a long letter", "counted the boats"};
+    static const char *const then[] = {"and found a small key under a stone",
+                                       "but forgot to close the gate",
+                                       "because the wind had turned to the north"};
+    gem_bytes text = {0};
+    int32_t *ids;
+    size_t n_ids;
+    for (int32_t day = 1; day <= n / 12; day++)
+        gem_bytes_printf(&text, "On day %d %s %s %s. ", day, who[day % 5], what[day * 3 % 4],
+                         then[day * 7 % 3]);
+    assert_false(text.failed);
+    assert_int_equal(gem_tokenize(m, text.data, text.len, GEM_TOK_BOS, &ids, &n_ids, NULL), GEM_OK);
+    assert_true(n_ids >= (size_t)n);
+    memcpy(tokens, ids, (size_t)n * sizeof(*tokens));
+    free(ids);
+    gem_bytes_free(&text);
+}
+
 static int32_t argmax(const float *x, int32_t n)
 {
     int32_t best = 0;
@@ -146,16 +170,16 @@ static void test_same_bits_qwen2(void **state)
     check_same_bits(qwen, 70);
 }
 
-static void logits_at(const char *path, gem_kv_type type, const int32_t *lens, int n_lens,
-                      float *out)
+static void logits_at(const char *path, gem_kv_type type, bool exact, const int32_t *lens,
+                      int n_lens, float *out)
 {
-    gem_model_options o = {.n_ctx = 2304, .n_sessions = 1, .kv_type = type};
+    gem_model_options o = {.n_ctx = 2304, .n_sessions = 1, .kv_type = type, .exact = exact};
     gem_model *m = bits_open(path, o, 0);
     int32_t tokens[2100], done = 0;
     gem_session *s = bits_session(m);
     gem_error err = {0};
     const float *x;
-    digits(m, tokens, lens[n_lens - 1]);
+    story(m, tokens, lens[n_lens - 1]);
     for (int i = 0; i < n_lens; i++) {
         if (gem_session_prefill(s, tokens + done, (size_t)(lens[i] - done), NULL, NULL, &x, &err) !=
             GEM_OK)
@@ -183,15 +207,15 @@ static double correlation(const float *a, const float *b, int32_t n)
     return ab / sqrt(aa * bb);
 }
 
-static void check_kv_types(const char *path, int32_t n_vocab, int n_lens)
+static void check_kv_types(const char *path, int32_t n_vocab, bool exact, int n_lens)
 {
     enum { N_LENS = 3 };
     static const int32_t lens[N_LENS] = {600, 1100, 2100};
     float *want = malloc((size_t)n_vocab * N_LENS * sizeof(*want)),
           *got = malloc((size_t)n_vocab * N_LENS * sizeof(*got));
-    logits_at(path, GEM_KV_F32, lens, n_lens, want);
+    logits_at(path, GEM_KV_F32, exact, lens, n_lens, want);
     for (int type = GEM_KV_F16; type <= GEM_KV_F16_FULL; type++) {
-        logits_at(path, (gem_kv_type)type, lens, n_lens, got);
+        logits_at(path, (gem_kv_type)type, exact, lens, n_lens, got);
         for (int i = 0; i < n_lens; i++) {
             const float *a = want + (size_t)i * (size_t)n_vocab,
                         *b = got + (size_t)i * (size_t)n_vocab;
@@ -200,7 +224,9 @@ static void check_kv_types(const char *path, int32_t n_vocab, int n_lens)
             double c = correlation(a, b, n_vocab);
             print_message("KV type %d, %d tokens: correlation %.7f\n", type, lens[i], c);
             assert_int_equal(argmax(a, n_vocab), argmax(b, n_vocab));
-            assert_true(c >= 0.999);
+            /* 8-bit activations amplify the smallest change; alone, f16 keys and values cost
+             * nothing */
+            assert_true(c >= (exact ? 0.99999 : 0.999));
         }
     }
     free(want);
@@ -210,13 +236,14 @@ static void check_kv_types(const char *path, int32_t n_vocab, int n_lens)
 static void test_narrow_kv_stays_close(void **state)
 {
     (void)state;
-    check_kv_types(gemma, 262144, 3);
+    check_kv_types(gemma, 262144, false, 3);
+    check_kv_types(gemma, 262144, true, 1);
 }
 
 static void test_narrow_kv_stays_close_qwen2(void **state)
 {
     (void)state;
-    check_kv_types(qwen, 151936, 2);
+    check_kv_types(qwen, 151936, false, 2);
 }
 
 int main(void)
