@@ -13,7 +13,7 @@ import shlex
 import sys
 import time
 
-COLUMNS, ROWS = 100, 30
+COLUMNS, ROWS = 112, 30
 CHAR_W, LINE_H, PAD = 8.4, 19, 16
 
 
