@@ -18,7 +18,9 @@ typedef struct gem_panel_args {
     float *y;        /* f32[n][ldy] */
     size_t ldy;
     uint8_t *scratch; /* gem_panel_scratch(k) bytes, 64-aligned, of this thread */
+    size_t panel_bytes; /* linear4: from one panel to the next */
 } gem_panel_args;
+enum { GEM_PANEL_STREAMS = 4 };
 /* Unpacked bytes (16 k), then two f32[16] scales or minima a block; also f32 panels of 16 k. */
 static inline size_t gem_panel_scratch(int64_t k)
 {
@@ -51,6 +53,9 @@ static inline size_t gem_attend_scratch(int head_dim)
 typedef struct gem_cpu_kernels {
     const char *isa;
     void (*linear[GEM_N_PANELS])(const gem_panel_args *a);
+    /* One token (n is 1) against GEM_PANEL_STREAMS panels, panel_bytes apart, read side by side; y gets
+     * 64 values. NULL: no gain over one panel at a time. */
+    void (*linear4[GEM_N_PANELS])(const gem_panel_args *a);
     /* One row of n values (a multiple of 32) into 8-bit form. */
     void (*quantize)(const float *x, int64_t n, const gem_qrows *row);
     /* y = (x * 1/sqrt(mean(x^2) + eps)) * w; w NULL: 1. Sums on 16 lanes, see ref. y may be x. */

@@ -121,6 +121,19 @@ static const uint8_t *panel_of(const pass *p, const cpu_weight *w, int64_t panel
     return s->panel;
 }
 
+/* One token reads GEM_PANEL_STREAMS panels side by side, a quarter of the weight apart. */
+static bool streams(const gem_backend *be, const cpu_weight *w, int32_t n)
+{
+    return n == 1 && w->panels && be->k.linear4[w->type];
+}
+
+/* What the threads share out of one weight: panels, or groups of streams and the panels left over. */
+static int64_t items_of(const gem_backend *be, const cpu_weight *w, int32_t n)
+{
+    if (!streams(be, w, n)) return w->n_panels;
+    return w->n_panels / GEM_PANEL_STREAMS + w->n_panels % GEM_PANEL_STREAMS;
+}
+
 /* Rows are cut into parts only when there are too few panels to keep the threads busy. */
 static int64_t token_parts(const gem_backend *be, int64_t n_panels, int32_t n)
 {
@@ -129,35 +142,61 @@ static int64_t token_parts(const gem_backend *be, int64_t n_panels, int32_t n)
     return parts;
 }
 
+static int64_t op_items(const gem_backend *be, const cpu_op *o, int32_t n)
+{
+    int64_t items = 0;
+    for (int i = 0; i < 3 && o->w[i]; i++) items += items_of(be, o->w[i], n);
+    return items * token_parts(be, o->n_panels, n);
+}
+
+/* Rows [r0, r1) against `count` panels from `panel` on, `apart` panels from one to the next. */
+static void panels(const pass *p, const cpu_op *o, int i, int64_t panel, int64_t apart, int count, int64_t r0, int64_t r1,
+                   gem_buf src, float *y, size_t ldy)
+{
+    const gem_backend *be = p->be;
+    const cpu_weight *w = o->w[i];
+    float side[GEM_PANEL_STREAMS * GEM_PANEL_ROWS];
+    gem_panel_args a = {
+        .panel = panel_of(p, w, panel),
+        .k = w->k,
+        .xf = row(be, src, r0),
+        .ldx = be->ld[src],
+        .n = (int)(r1 - r0),
+        .y = count > 1 ? side : y + panel * GEM_PANEL_ROWS,
+        .ldy = ldy,
+        .scratch = be->scratch[p->tid].unpack,
+        .panel_bytes = (size_t)apart * w->panel_bytes,
+    };
+    if (be->quantized[src]) a.x = gem_qrows_at(&be->qbuf[src], (size_t)r0);
+    (count > 1 ? be->k.linear4 : be->k.linear)[w->type](&a);
+    for (int s = 0; s < count; s++) {
+        float *out = y + (panel + s * apart) * GEM_PANEL_ROWS;
+        if (count > 1) memcpy(out, side + s * GEM_PANEL_ROWS, GEM_PANEL_ROWS * sizeof(float));
+        if (!o->bias[i]) continue;
+        const float *bias = o->bias[i] + (panel + s * apart) * GEM_PANEL_ROWS;
+        for (int c = 0; c < a.n; c++)
+            for (int j = 0; j < GEM_PANEL_ROWS; j++) out[(size_t)c * ldy + (size_t)j] += bias[j];
+    }
+}
+
 static void linear(const pass *p, const cpu_op *o, gem_buf src, const gem_buf *dst, float *logits)
 {
     const gem_backend *be = p->be;
     int64_t parts = token_parts(be, o->n_panels, p->n), lo, hi;
-    int64_t chunk = p->n > 8 ? 1 : o->n_panels >= 4096 ? 32 : o->n_panels >= 256 ? 4 : 2;
+    int64_t chunk = p->n > 8 ? 1 : o->n_panels >= 4096 ? 16 : o->n_panels >= 256 ? 2 : 1;
     int victim = p->tid;
     while ((hi = gem_range_take(o->range, be->n_threads, p->tid, &victim, chunk, &lo)) > lo) {
         for (int64_t item = lo; item < hi; item++) {
-            int64_t panel = parts == 1 ? item : item / parts, part = parts == 1 ? 0 : item % parts;
+            int64_t at = parts == 1 ? item : item / parts, part = parts == 1 ? 0 : item % parts, n;
             int i = 0;
-            while (panel >= o->w[i]->n_panels) panel -= o->w[i++]->n_panels;
-            const cpu_weight *w = o->w[i];
+            while (at >= (n = items_of(be, o->w[i], p->n))) at -= n, i++;
             int64_t r0 = p->n * part / parts, r1 = p->n * (part + 1) / parts;
-            gem_panel_args a = {
-                .panel = panel_of(p, w, panel),
-                .k = w->k,
-                .xf = row(be, src, r0),
-                .ldx = be->ld[src],
-                .n = (int)(r1 - r0),
-                .y = (logits ? logits + (size_t)r0 * be->ld_logits : row(be, dst[i], r0)) + panel * GEM_PANEL_ROWS,
-                .ldy = logits ? be->ld_logits : be->ld[dst[i]],
-                .scratch = be->scratch[p->tid].unpack,
-            };
-            if (be->quantized[src]) a.x = gem_qrows_at(&be->qbuf[src], (size_t)r0);
-            be->k.linear[w->type](&a);
-            if (!o->bias[i]) continue;
-            const float *bias = o->bias[i] + panel * GEM_PANEL_ROWS;
-            for (int c = 0; c < a.n; c++)
-                for (int j = 0; j < GEM_PANEL_ROWS; j++) a.y[(size_t)c * a.ldy + (size_t)j] += bias[j];
+            size_t ldy = logits ? be->ld_logits : be->ld[dst[i]];
+            float *y = logits ? logits + (size_t)r0 * ldy : row(be, dst[i], r0);
+            int64_t apart = o->w[i]->n_panels / GEM_PANEL_STREAMS;
+            if (!streams(be, o->w[i], p->n)) panels(p, o, i, at, 0, 1, r0, r1, src, y, ldy);
+            else if (at < apart) panels(p, o, i, at, apart, GEM_PANEL_STREAMS, r0, r1, src, y, ldy);
+            else panels(p, o, i, at + (GEM_PANEL_STREAMS - 1) * apart, 0, 1, r0, r1, src, y, ldy);
         }
     }
 }
@@ -466,7 +505,7 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
     for (size_t i = 0; i < be->plan->n_ops; i++) {
         const cpu_op *o = &be->op[i];
         int32_t n = i <= be->last_append ? b->n_rows : be->n_wanted;
-        if (o->n_panels) gem_ranges_set(o->range, be->n_threads, o->n_panels * token_parts(be, o->n_panels, n));
+        if (o->n_panels) gem_ranges_set(o->range, be->n_threads, op_items(be, o, n));
     }
     gem_team_run(be->team, region, be);
     for (int32_t w = 0; w < be->n_wanted; w++)

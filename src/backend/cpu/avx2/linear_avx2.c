@@ -202,29 +202,48 @@ INLINE void prefetch_block(unpack_kind t, const block_ref *r)
     for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)r->vec + AHEAD + i, _MM_HINT_T0);
 }
 
-/* One token straight from the packed bits. */
+/* acc of both halves of a panel after block b of one token, straight from the packed bits. */
+INLINE void direct_block(unpack_kind t, const uint8_t *panel, const token_block x[1], int64_t b, __m256 acc[2])
+{
+    block_ref r = block_at(t, panel, b);
+    prefetch_block(t, &r);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+        __m256i w8[8], t0[1], t1[1];
+        __m256 sa, sb;
+        unpack_half(t, &r, h, w8);
+        starts(t, x, b, t0, t1);
+#define W_AT(j) w8[j]
+        TILE_DOT(t, 1, W_AT);
+#undef W_AT
+        load_scales(t, &r, h, &sa, &sb);
+        acc[h] = step(t, t0[0], t1[0], sa, sb, x, b, acc[h]);
+    }
+}
+
 INLINE void direct1(unpack_kind t, const gem_panel_args *a)
 {
-    token_block x[1] = {token_at(&a->x, 0)};
+    const token_block x[1] = {token_at(&a->x, 0)};
     __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (int64_t b = 0; b < a->k / 32; b++) {
-        block_ref r = block_at(t, a->panel, b);
-        prefetch_block(t, &r);
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; h++) {
-            __m256i w8[8], t0[1], t1[1];
-            __m256 sa, sb;
-            unpack_half(t, &r, h, w8);
-            starts(t, x, b, t0, t1);
-#define W_AT(j) w8[j]
-            TILE_DOT(t, 1, W_AT);
-#undef W_AT
-            load_scales(t, &r, h, &sa, &sb);
-            acc[h] = step(t, t0[0], t1[0], sa, sb, x, b, acc[h]);
-        }
-    }
+    for (int64_t b = 0; b < a->k / 32; b++) direct_block(t, a->panel, x, b, acc);
     _mm256_storeu_ps(a->y, acc[0]);
     _mm256_storeu_ps(a->y + 8, acc[1]);
+}
+
+/* Four panels that lie far apart are four memory streams: on Zen 3 they bring 20 to 28 % more bytes a
+ * second than one, which neighbouring panels and prefetching further ahead do not. */
+INLINE void direct4(unpack_kind t, const gem_panel_args *a)
+{
+    const token_block x[1] = {token_at(&a->x, 0)};
+    const size_t stride = a->panel_bytes;
+    __m256 acc[GEM_PANEL_STREAMS][2];
+    for (int s = 0; s < GEM_PANEL_STREAMS; s++) acc[s][0] = acc[s][1] = _mm256_setzero_ps();
+    for (int64_t b = 0; b < a->k / 32; b++)
+        for (int s = 0; s < GEM_PANEL_STREAMS; s++) direct_block(t, a->panel + (size_t)s * stride, x, b, acc[s]);
+    for (int s = 0; s < GEM_PANEL_STREAMS; s++) {
+        _mm256_storeu_ps(a->y + 16 * s, acc[s][0]);
+        _mm256_storeu_ps(a->y + 16 * s + 8, acc[s][1]);
+    }
 }
 
 /* Blocks [first, first + n) of a panel, unpacked: a stretch of k that stays in L1 while all tokens pass. */
@@ -396,45 +415,24 @@ INLINE void linear(unpack_kind t, const gem_panel_args *a)
     }
 }
 
-static void linear_q4_0_avx2(const gem_panel_args *a)
-{
-    linear(U_Q4_0, a);
-}
-
-static void linear_q4_1_avx2(const gem_panel_args *a)
-{
-    linear(U_Q4_1, a);
-}
-
-static void linear_q5_0_avx2(const gem_panel_args *a)
-{
-    linear(U_Q5_0, a);
-}
-
-static void linear_q5_1_avx2(const gem_panel_args *a)
-{
-    linear(U_Q5_1, a);
-}
-
-static void linear_q8_0_avx2(const gem_panel_args *a)
-{
-    linear(U_Q8_0, a);
-}
-
-static void linear_q4_k_avx2(const gem_panel_args *a)
-{
-    linear(U_Q4_K, a);
-}
-
-static void linear_q5_k_avx2(const gem_panel_args *a)
-{
-    linear(U_Q5_K, a);
-}
-
-static void linear_q6_k_avx2(const gem_panel_args *a)
-{
-    linear(U_Q6_K, a);
-}
+/* One function a type and shape, so that every kind is a constant where it is inlined. */
+#define LINEAR(name, T)                                                                               \
+    static void linear_##name##_avx2(const gem_panel_args *a)                                          \
+    {                                                                                                  \
+        linear(T, a);                                                                                  \
+    }                                                                                                  \
+    static void linear4_##name##_avx2(const gem_panel_args *a)                                         \
+    {                                                                                                  \
+        direct4(T, a);                                                                                 \
+    }
+LINEAR(q4_0, U_Q4_0)
+LINEAR(q4_1, U_Q4_1)
+LINEAR(q5_0, U_Q5_0)
+LINEAR(q5_1, U_Q5_1)
+LINEAR(q8_0, U_Q8_0)
+LINEAR(q4_k, U_Q4_K)
+LINEAR(q5_k, U_Q5_K)
+LINEAR(q6_k, U_Q6_K)
 
 /* ---- float panels: 16 lanes are 16 rows; blocks of 32 k are summed apart, then added ---- */
 
@@ -512,13 +510,21 @@ static void linear_bf16_avx2(const gem_panel_args *a)
 void gem_linear_kernels_avx2(gem_cpu_kernels *t)
 {
     t->linear[GEM_PANEL_Q4_0] = linear_q4_0_avx2;
+    t->linear4[GEM_PANEL_Q4_0] = linear4_q4_0_avx2;
     t->linear[GEM_PANEL_Q4_1] = linear_q4_1_avx2;
+    t->linear4[GEM_PANEL_Q4_1] = linear4_q4_1_avx2;
     t->linear[GEM_PANEL_Q5_0] = linear_q5_0_avx2;
+    t->linear4[GEM_PANEL_Q5_0] = linear4_q5_0_avx2;
     t->linear[GEM_PANEL_Q5_1] = linear_q5_1_avx2;
+    t->linear4[GEM_PANEL_Q5_1] = linear4_q5_1_avx2;
     t->linear[GEM_PANEL_Q8_0] = linear_q8_0_avx2;
+    t->linear4[GEM_PANEL_Q8_0] = linear4_q8_0_avx2;
     t->linear[GEM_PANEL_Q4_K] = linear_q4_k_avx2;
+    t->linear4[GEM_PANEL_Q4_K] = linear4_q4_k_avx2;
     t->linear[GEM_PANEL_Q5_K] = linear_q5_k_avx2;
+    t->linear4[GEM_PANEL_Q5_K] = linear4_q5_k_avx2;
     t->linear[GEM_PANEL_Q6_K] = linear_q6_k_avx2;
+    t->linear4[GEM_PANEL_Q6_K] = linear4_q6_k_avx2;
     t->linear[GEM_PANEL_F32] = linear_f32_avx2;
     t->linear[GEM_PANEL_F16] = linear_f16_avx2;
     t->linear[GEM_PANEL_BF16] = linear_bf16_avx2;
