@@ -181,7 +181,8 @@ static void product(check *c, const block_shape *s, int64_t k, int n, int64_t n_
 void ops_linear(check *c)
 {
     static const int columns[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 33};
-    static const int64_t lens[] = {32, 64, 96, 160, 256, 512, 640, 896, 2048, 4864};
+    static const int64_t lens[] = {32,  64,   96,   160,  256,  512, 640,
+                                   896, 1024, 1056, 1280, 2048, 4864};
     static const int64_t float_lens[] = {1, 7, 32, 33, 80, 640, 1000};
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         bool floats = shapes[s].n_half == 0;
