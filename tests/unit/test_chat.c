@@ -186,6 +186,36 @@ static void test_chatml_default_system_comes_from_the_template(void **state)
     }
 }
 
+/* A template is data: 64 MiB of openers cost no more than its first part. */
+static void test_a_huge_template_is_not_read_through(void **state)
+{
+    static const char opener[] = "<|im_start|>system\\n{";
+    static const gem_message m[] = {{"user", "a"}};
+    size_t size = (size_t)64 << 20, len = sizeof(opener) - 1;
+    char *source = malloc(size + 1);
+    vocab_spec v;
+    small_vocab s;
+    (void)state;
+    assert_non_null(source);
+    for (size_t i = 0; i < size; i++)
+        source[i] = opener[i % len];
+    source[size] = 0;
+    vocab_of_words(&v, "qwen2");
+    v.chat_template = source;
+    assert_int_equal(small_open(&s, &v, NULL), GEM_OK);
+    free(source);
+    uint64_t start = gem_now_ns();
+    for (int i = 0; i < 10; i++) {
+        int32_t *ids;
+        size_t n;
+        assert_int_equal(gem_chat_render(s.t, GEM_CHAT_CHATML, m, 1, &ids, &n, NULL), GEM_OK);
+        free(ids);
+    }
+    assert_true(gem_now_ns() - start < 2000000000u);
+    small_close(&s);
+    vocab_clear(&v);
+}
+
 static void test_messages_forge_no_marker(void **state)
 {
     static const gem_message words[] = {
@@ -256,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_gemma4_answers_lose_their_thoughts),
         cmocka_unit_test(test_chatml_turns_and_the_usual_system),
         cmocka_unit_test(test_chatml_default_system_comes_from_the_template),
+        cmocka_unit_test(test_a_huge_template_is_not_read_through),
         cmocka_unit_test(test_messages_forge_no_marker),
         cmocka_unit_test(test_refuses_conversations_without_sense),
         cmocka_unit_test(test_a_vocabulary_without_turns_has_no_chat),
