@@ -178,6 +178,39 @@ static void product(check *c, const block_shape *s, int64_t k, int n, int64_t n_
     if (n == 2) check_product(c, &w, row0, &a, want);
 }
 
+/* One token against four panels that lie apart: the same 64 values as panel by panel. */
+static void streams(check *c, const block_shape *s, int64_t k, int kind)
+{
+    gem_panel_type t = gem_panel_type_of(s->dtype);
+    if (!c->isa->linear4[t]) return;
+    if (!check_begin(c, "linear4 %s k=%d %s", gem_dtype_get(s->dtype)->name, (int)k, kinds[kind]))
+        return;
+    const int64_t n_rows = GEM_PANEL_STREAMS * GEM_PANEL_ROWS - 3;
+    weights w = make_weights(c, s, k, n_rows, kind);
+    const size_t apart = gem_panel_bytes(t, k) + 192;
+    uint8_t *panels = check_buf(c, GEM_PANEL_STREAMS * apart);
+    gem_panel_args a = {.panel = panels,
+                        .k = k,
+                        .n = 1,
+                        .ldy = 64,
+                        .scratch = check_buf(c, gem_panel_scratch(k)),
+                        .panel_bytes = apart};
+    a.x = make_columns(c, k, 1, kind, &a.xf);
+    a.ldx = a.x.ld;
+    float want[GEM_PANEL_STREAMS * GEM_PANEL_ROWS], got[GEM_PANEL_STREAMS * GEM_PANEL_ROWS];
+    for (int i = 0; i < GEM_PANEL_STREAMS; i++) {
+        a.panel = panels + (size_t)i * apart;
+        gem_panel_pack(t, w.rows, w.row_bytes, n_rows, i * GEM_PANEL_ROWS, k,
+                       panels + (size_t)i * apart);
+        a.y = want + i * GEM_PANEL_ROWS;
+        c->ref->linear[t](&a);
+    }
+    a.panel = panels;
+    a.y = got;
+    c->isa->linear4[t](&a);
+    check_same_bytes(c, "y", got, want, sizeof(want));
+}
+
 void ops_linear(check *c)
 {
     static const int columns[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 33};
@@ -191,6 +224,7 @@ void ops_linear(check *c)
             if (k % gem_dtype_get(shapes[s].dtype)->block_len) continue;
             for (int kind = 0; kind < 2; kind++) {
                 if (k < 3000) pack(c, &shapes[s], k, kind);
+                streams(c, &shapes[s], k, kind);
                 for (size_t n = 0; n < ARRAY_LEN(columns); n++) {
                     if (k > 1000 && columns[n] > 2 && n % 4 != l % 4) continue; /* ref is slow */
                     product(c, &shapes[s], k, columns[n], n % 3 == 2 ? 21 : 16, kind);

@@ -248,6 +248,46 @@ INLINE void linear_unpacked(gem_panel_type t, const gem_panel_args *a)
     rest(t, a, a->scratch, c);
 }
 
+/* One token, four far panels side by side: four memory streams, each fetched 512 bytes ahead. */
+INLINE void streams(gem_panel_type t, const gem_panel_args *a)
+{
+    const int bytes = t == GEM_PANEL_Q8_0 ? 544 : t == GEM_PANEL_Q6_K ? 416 : 352;
+    block_column x = block_column_at(&a->x, 0);
+    __m512 acc[GEM_PANEL_STREAMS];
+#pragma GCC unroll 4
+    for (int s = 0; s < GEM_PANEL_STREAMS; s++)
+        acc[s] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < a->k / 32; i++) {
+#pragma GCC unroll 4
+        for (int s = 0; s < GEM_PANEL_STREAMS; s++) {
+            const uint8_t *panel = a->panel + (size_t)s * a->panel_bytes;
+            const char *ahead = (const char *)panel_block_at(t, panel, i).vec + 512;
+#pragma GCC unroll 9
+            for (int j = 0; j < bytes; j += 64)
+                _mm_prefetch(ahead + j, _MM_HINT_T0);
+            block512 blk = unpack_block(t, panel, i);
+            acc[s] = block_step(t, &blk, &x, i, acc[s]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int s = 0; s < GEM_PANEL_STREAMS; s++)
+        _mm512_storeu_ps(a->y + 16 * s, acc[s]);
+}
+
+#define STREAMS(name, T)                                                                           \
+    static void linear4_##name##_avx512(const gem_panel_args *a)                                   \
+    {                                                                                              \
+        streams(T, a);                                                                             \
+    }
+STREAMS(q4_0, GEM_PANEL_Q4_0)
+STREAMS(q4_1, GEM_PANEL_Q4_1)
+STREAMS(q5_0, GEM_PANEL_Q5_0)
+STREAMS(q5_1, GEM_PANEL_Q5_1)
+STREAMS(q8_0, GEM_PANEL_Q8_0)
+STREAMS(q4_k, GEM_PANEL_Q4_K)
+STREAMS(q5_k, GEM_PANEL_Q5_K)
+STREAMS(q6_k, GEM_PANEL_Q6_K)
+
 static void linear_q4_0_avx512(const gem_panel_args *a)
 {
     linear(GEM_PANEL_Q4_0, a);
@@ -357,13 +397,21 @@ static void linear_bf16_avx512(const gem_panel_args *a)
 void gem_linear_kernels_avx512(gem_cpu_kernels *t)
 {
     t->linear[GEM_PANEL_Q4_0] = linear_q4_0_avx512;
+    t->linear4[GEM_PANEL_Q4_0] = linear4_q4_0_avx512;
     t->linear[GEM_PANEL_Q4_1] = linear_q4_1_avx512;
+    t->linear4[GEM_PANEL_Q4_1] = linear4_q4_1_avx512;
     t->linear[GEM_PANEL_Q5_0] = linear_q5_0_avx512;
+    t->linear4[GEM_PANEL_Q5_0] = linear4_q5_0_avx512;
     t->linear[GEM_PANEL_Q5_1] = linear_q5_1_avx512;
+    t->linear4[GEM_PANEL_Q5_1] = linear4_q5_1_avx512;
     t->linear[GEM_PANEL_Q8_0] = linear_q8_0_avx512;
+    t->linear4[GEM_PANEL_Q8_0] = linear4_q8_0_avx512;
     t->linear[GEM_PANEL_Q4_K] = linear_q4_k_avx512;
+    t->linear4[GEM_PANEL_Q4_K] = linear4_q4_k_avx512;
     t->linear[GEM_PANEL_Q5_K] = linear_q5_k_avx512;
+    t->linear4[GEM_PANEL_Q5_K] = linear4_q5_k_avx512;
     t->linear[GEM_PANEL_Q6_K] = linear_q6_k_avx512;
+    t->linear4[GEM_PANEL_Q6_K] = linear4_q6_k_avx512;
     t->linear[GEM_PANEL_F32] = linear_f32_avx512;
     t->linear[GEM_PANEL_F16] = linear_f16_avx512;
     t->linear[GEM_PANEL_BF16] = linear_bf16_avx512;
