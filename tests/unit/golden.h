@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+enum { GOLDEN_BATCH = 128 };
+
 typedef struct golden {
     json_t *root; /* owned */
     int32_t *ids; /* owned, [n] */
@@ -64,11 +66,10 @@ static inline void golden_close(golden *g)
 static inline bool golden_model(gem_model **m, const char *path, const golden *g, bool exact,
                                 const char *isa)
 {
-    enum { BATCH = 64 };
     gem_error err = {0};
     const gem_model_options o = {
-        .isa = isa, .n_ctx = g->n, .n_batch = BATCH, .n_sessions = 1, .exact = exact};
-    const gem_engine_options e = {.n_logits = BATCH, .ops = gem_backend_find(NULL)};
+        .isa = isa, .n_ctx = g->n, .n_batch = GOLDEN_BATCH, .n_sessions = 1, .exact = exact};
+    const gem_engine_options e = {.n_logits = GOLDEN_BATCH, .ops = gem_backend_find(NULL)};
     gem_status st = gem_model_open_engine(m, path, &o, &e, &err);
     if (st == GEM_E_UNSUPPORTED && isa) return false;
     if (st != GEM_OK) fail_msg("%s", err.text);
@@ -83,8 +84,8 @@ typedef void (*golden_row_fn)(void *user, int32_t pos, const float *logits);
 static inline void golden_run(gem_model *m, const golden *g, const uint8_t *want, golden_row_fn fn,
                               void *user)
 {
-    gem_row rows[64];
-    const float *x[64];
+    gem_row rows[GOLDEN_BATCH];
+    const float *x[GOLDEN_BATCH];
     gem_session *s;
     gem_error err = {0};
     int32_t n = g->n;
