@@ -19,33 +19,35 @@ typedef struct gem_kv_pool {
 } gem_kv_pool;
 
 typedef struct gem_backend_options {
-    const gem_plan *plan;   /* borrowed for the backend's life */
-    gem_gguf *file;         /* borrowed; weights are read from it at open */
-    const char *isa;        /* NULL: best */
-    int n_threads;          /* >= 1 */
-    int32_t n_batch;        /* most rows of one run */
-    int32_t n_logits;       /* most rows of one run that want logits */
-    int32_t n_ctx;          /* most positions of a sequence */
+    const gem_plan *plan; /* borrowed for the backend's life */
+    gem_gguf *file;       /* borrowed; weights are read from it at open */
+    const char *isa;      /* NULL: best */
+    int n_threads;        /* >= 1 */
+    int32_t n_batch;      /* most rows of one run */
+    int32_t n_logits;     /* most rows of one run that want logits */
+    int32_t n_ctx;        /* most positions of a sequence */
     bool exact, no_repack;
     const gem_kv_pool *pool; /* [n_pools] */
     int n_pools;
-    const int *layer_pool;   /* [plan->n_layers] */
+    const int *layer_pool; /* [plan->n_layers] */
     gem_log log;
     void (*progress)(void *user, double done);
     void *progress_user;
 } gem_backend_options;
 
-/* One forward pass. Rows of a sequence stand in ascending positions, but rows of different sequences
- * may be mixed. A row's result depends on its token, its position and its sequence's past only. */
+/* One forward pass. Rows of a sequence stand in ascending positions, but rows of different
+ * sequences may be mixed. A row's result depends on its token, its position and its sequence's past
+ * only. */
 typedef struct gem_batch {
     int32_t n_rows;
-    const int32_t *token;  /* [n_rows] */
-    const int32_t *pos;    /* [n_rows] */
-    const int32_t *seq;    /* [n_rows], index into the tables */
-    const uint8_t *want;   /* [n_rows], 1: logits of this row */
+    const int32_t *token; /* [n_rows] */
+    const int32_t *pos;   /* [n_rows] */
+    const int32_t *seq;   /* [n_rows], index into the tables */
+    const uint8_t *want;  /* [n_rows], 1: logits of this row */
     int32_t n_seqs;
-    /* table[seq * n_layers + layer][pos / GEM_PAGE] is the page number in the layer's pool; -1 where
-     * a windowed layer no longer keeps the page. Pages that this batch writes are private to it. */
+    /* table[seq * n_layers + layer][pos / GEM_PAGE] is the page number in the layer's pool; -1
+     * where a windowed layer no longer keeps the page. Pages that this batch writes are private to
+     * it. */
     const int32_t *const *table;
 } gem_batch;
 
@@ -59,8 +61,8 @@ typedef struct gem_backend_ops {
     const char *name; /* "cpu", "cuda", "metal": as on the command line and in records */
     gem_status (*open)(gem_backend **out, const gem_backend_options *opt, gem_error *err);
     void (*close)(gem_backend *be);
-    /* Run the plan over a batch. logits[k] is set for the k-th row that wants them: f32[n_vocab], borrowed
-     * until the next run. GEM_E_DEVICE on failure. Allocates nothing. */
+    /* Run the plan over a batch. logits[k] is set for the k-th row that wants them: f32[n_vocab],
+     * borrowed until the next run. GEM_E_DEVICE on failure. Allocates nothing. */
     gem_status (*run)(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
     /* Copy a KV page (copy on write). */
     void (*copy_page)(gem_backend *be, int pool, int32_t dst, int32_t src);
@@ -72,7 +74,8 @@ typedef struct gem_backend_ops {
 const gem_backend_ops *gem_backend_find(const char *name); /* NULL name: the default */
 /* Names, for messages: "cpu, cuda". */
 const char *gem_backend_names(void);
-/* Bytes of one page of a pool in host-side layout: K panels and V columns (cpu/kernels.h; docs/architecture.md). */
+/* Bytes of one page of a pool in host-side layout: K panels and V columns (cpu/kernels.h;
+ * docs/architecture.md). */
 size_t gem_kv_page_bytes(const gem_kv_pool *p);
 
 #endif

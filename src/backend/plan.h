@@ -1,5 +1,5 @@
-/* plan.h - a model as a list of ops. model/<family>.c writes the list once at open; a backend runs it
- * for every batch. Ops read and write activation buffers: f32[n_rows][width], one row a token.
+/* plan.h - a model as a list of ops. model/<family>.c writes the list once at open; a backend runs
+ * it for every batch. Ops read and write activation buffers: f32[n_rows][width], one row a token.
  *
  * The vocabulary of ops (shapes per row; W is a weight handle, w a vector of f32):
  *   EMBED     dst = scale * row(W, token)
@@ -7,17 +7,22 @@
  *   LINEAR    dst_i = W_i src (+ bias_i), one to three weights that share an input
  *   QKV       q, k per head: optional rms with weight, rotary positions, q *= q_scale; append k, v
  *   ATTEND    dst = softmax(q k) v over the layer's keys, causal, optionally windowed
- *   RESIDUAL  x = (x + [rms(src, post_norm)]) * out_scale; then, if next_norm, dst = rms(x, next_norm)
- *   GLU       dst = act(gate) * up
- *   HEAD      logits = softcap(W src) for rows that want logits
- * Later families add short convolution and the delta-rule scan. */
+ *   RESIDUAL  x = (x + [rms(src, post_norm)]) * out_scale; then, if next_norm, dst = rms(x,
+ * next_norm) GLU       dst = act(gate) * up HEAD      logits = softcap(W src) for rows that want
+ * logits Later families add short convolution and the delta-rule scan. */
 #ifndef GEM_PLAN_H
 #define GEM_PLAN_H
 
 #include "gguf/gguf.h"
 
 typedef enum gem_op_kind {
-    GEM_OP_EMBED, GEM_OP_NORM, GEM_OP_LINEAR, GEM_OP_QKV, GEM_OP_ATTEND, GEM_OP_RESIDUAL, GEM_OP_GLU,
+    GEM_OP_EMBED,
+    GEM_OP_NORM,
+    GEM_OP_LINEAR,
+    GEM_OP_QKV,
+    GEM_OP_ATTEND,
+    GEM_OP_RESIDUAL,
+    GEM_OP_GLU,
     GEM_OP_HEAD
 } gem_op_kind;
 
@@ -33,19 +38,34 @@ typedef struct gem_kv_layer {
 } gem_kv_layer;
 
 typedef struct gem_rope {
-    float theta;     /* base */
-    int n_dims;      /* dims that rotate: pairs (i, i + n_dims/2) of the first n_dims; 0: no rotation */
-    float scale;     /* positions are multiplied by it (linear scaling); 1 otherwise */
-    const float *freq_factors; /* f32[n_dims/2], angle divided by it; NULL: all 1; borrowed from the file */
+    float theta; /* base */
+    int n_dims;  /* dims that rotate: pairs (i, i + n_dims/2) of the first n_dims; 0: no rotation */
+    float scale; /* positions are multiplied by it (linear scaling); 1 otherwise */
+    const float
+        *freq_factors; /* f32[n_dims/2], angle divided by it; NULL: all 1; borrowed from the file */
 } gem_rope;
 
 typedef struct gem_op {
     gem_op_kind kind;
     int layer; /* for profiles and KV */
     union {
-        struct { const gem_tensor *w; gem_buf dst; float scale; } embed;
-        struct { gem_buf src, dst; const float *w; float eps; } norm;
-        struct { gem_buf src; int n; const gem_tensor *w[3]; const float *bias[3]; gem_buf dst[3]; } linear;
+        struct {
+            const gem_tensor *w;
+            gem_buf dst;
+            float scale;
+        } embed;
+        struct {
+            gem_buf src, dst;
+            const float *w;
+            float eps;
+        } norm;
+        struct {
+            gem_buf src;
+            int n;
+            const gem_tensor *w[3];
+            const float *bias[3];
+            gem_buf dst[3];
+        } linear;
         struct {
             gem_buf q, k, v;
             int n_heads;
@@ -53,15 +73,25 @@ typedef struct gem_op {
             float eps, q_scale;
             int rope; /* index into plan->rope */
         } qkv;
-        struct { gem_buf q, dst; int n_heads; } attend;
+        struct {
+            gem_buf q, dst;
+            int n_heads;
+        } attend;
         struct {
             gem_buf x, src, dst;    /* dst -1 when next_norm is NULL */
             const float *post_norm; /* f32[d] or NULL */
             const float *next_norm;
-            float eps, out_scale;   /* out_scale 1 when absent */
+            float eps, out_scale; /* out_scale 1 when absent */
         } residual;
-        struct { gem_buf gate, up, dst; gem_act act; } glu; /* dst may be gate */
-        struct { gem_buf src; const gem_tensor *w; float softcap; } head; /* softcap 0: none */
+        struct {
+            gem_buf gate, up, dst;
+            gem_act act;
+        } glu; /* dst may be gate */
+        struct {
+            gem_buf src;
+            const gem_tensor *w;
+            float softcap;
+        } head; /* softcap 0: none */
     };
 } gem_op;
 

@@ -1,5 +1,6 @@
-/* angles.c - rotary angles: cos and sin of pos * theta^(-2i/n), in double with our own polynomials so
- * that no C library decides a bit. Argument reduction is exact enough for any position below 2^22. */
+/* angles.c - rotary angles: cos and sin of pos * theta^(-2i/n), in double with our own polynomials
+ * so that no C library decides a bit. Argument reduction is exact enough for any position below
+ * 2^22. */
 #include "backend/cpu/angles.h"
 
 #include <math.h>
@@ -40,10 +41,18 @@ void gem_sincos(double angle, float *sn, float *cs)
     double r = ((angle - n * p1) - n * p2) - n * p3;
     double s = sin_poly(r), c = cos_poly(r);
     switch ((int64_t)n & 3) {
-    case 0: *sn = (float)s, *cs = (float)c; break;
-    case 1: *sn = (float)c, *cs = (float)-s; break;
-    case 2: *sn = (float)-s, *cs = (float)-c; break;
-    default: *sn = (float)-c, *cs = (float)s; break;
+    case 0:
+        *sn = (float)s, *cs = (float)c;
+        break;
+    case 1:
+        *sn = (float)c, *cs = (float)-s;
+        break;
+    case 2:
+        *sn = (float)-s, *cs = (float)-c;
+        break;
+    default:
+        *sn = (float)-c, *cs = (float)s;
+        break;
     }
 }
 
@@ -56,7 +65,8 @@ static double ln(double x)
         e--;
     }
     double s = (m - 1) / (m + 1), z = s * s, p = 0; /* |s| <= 0.172 */
-    for (int k = 25; k >= 3; k -= 2) p = (p + 1.0 / k) * z;
+    for (int k = 25; k >= 3; k -= 2)
+        p = (p + 1.0 / k) * z;
     return 2 * s * (1 + p) + e * 0x1.62e42fefa39efp-1;
 }
 
@@ -64,7 +74,8 @@ static double exp_small(double x)
 {
     double n = nearbyint(x * 0x1.71547652b82fep+0), p = 1;
     double r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
-    for (int k = 14; k >= 1; k--) p = 1 + p * r / k;
+    for (int k = 14; k >= 1; k--)
+        p = 1 + p * r / k;
     return ldexp(p, (int)n);
 }
 

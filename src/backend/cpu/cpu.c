@@ -1,5 +1,5 @@
-/* cpu.c - the CPU backend: opens a plan (weights packed, workspace taken once), reports itself, closes.
- * The forward pass is run.c. */
+/* cpu.c - the CPU backend: opens a plan (weights packed, workspace taken once), reports itself,
+ * closes. The forward pass is run.c. */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/angles.h"
@@ -20,7 +20,8 @@ void *gem_cpu_take(gem_backend *be, size_t bytes)
 
 static void *map_zeroed(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
     if (p == MAP_FAILED) return NULL;
 #ifdef MADV_HUGEPAGE
     madvise(p, bytes, MADV_HUGEPAGE);
@@ -50,13 +51,20 @@ static gem_status check_plan(const gem_plan *p, gem_error *err)
 {
     for (int i = 0; i < p->n_bufs; i++)
         if (p->buf_width[i] % 32)
-            return gem_fail(err, GEM_E_UNSUPPORTED, "cpu: a row of %d values; widths must be multiples of 32", p->buf_width[i]);
+            return gem_fail(err, GEM_E_UNSUPPORTED,
+                            "cpu: a row of %d values; widths must be multiples of 32",
+                            p->buf_width[i]);
     for (int l = 0; l < p->n_layers; l++)
         if (p->layer[l].head_dim % 32 || p->layer[l].head_dim > 512)
-            return gem_fail(err, GEM_E_UNSUPPORTED, "cpu: layer %d has head size %d; multiples of 32 up to 512 are supported", l, p->layer[l].head_dim);
+            return gem_fail(
+                err, GEM_E_UNSUPPORTED,
+                "cpu: layer %d has head size %d; multiples of 32 up to 512 are supported", l,
+                p->layer[l].head_dim);
     for (int r = 0; r < p->n_ropes; r++)
         if (p->rope[r].n_dims % 32)
-            return gem_fail(err, GEM_E_UNSUPPORTED, "cpu: %d rotary dims; multiples of 32 are supported", p->rope[r].n_dims);
+            return gem_fail(err, GEM_E_UNSUPPORTED,
+                            "cpu: %d rotary dims; multiples of 32 are supported",
+                            p->rope[r].n_dims);
     return GEM_OK;
 }
 
@@ -100,8 +108,10 @@ static void take_work(gem_backend *be)
     be->seq = gem_cpu_take(be, rows * sizeof(int32_t));
     be->row_of = gem_cpu_take(be, rows * sizeof(int32_t));
     be->block = gem_cpu_take(be, rows * sizeof(cpu_block));
-    for (size_t i = 0; i < be->n_weights; i++) max_k = GEM_MAX(max_k, be->weight[i].k);
-    for (int l = 0; l < p->n_layers; l++) max_hd = GEM_MAX(max_hd, p->layer[l].head_dim);
+    for (size_t i = 0; i < be->n_weights; i++)
+        max_k = GEM_MAX(max_k, be->weight[i].k);
+    for (int l = 0; l < p->n_layers; l++)
+        max_hd = GEM_MAX(max_hd, p->layer[l].head_dim);
     size_t chunks = ((size_t)be->opt.n_ctx + GEM_CHUNK - 1) / GEM_CHUNK;
     be->partial_floats = MAX_SPLIT_ROWS * (size_t)max_heads(p) * chunks * ((size_t)max_hd + 2);
     be->partial = gem_cpu_take(be, be->partial_floats * sizeof(float));
@@ -130,10 +140,12 @@ static gem_status take_pools(gem_backend *be, gem_error *err)
         const gem_kv_pool *p = &be->opt.pool[i];
         be->page_bytes[i] = gem_kv_page_bytes(p);
         if (!gem_mul_ok(be->page_bytes[i], (size_t)p->n_pages, &be->pool_bytes[i]))
-            return gem_fail(err, GEM_E_NOMEM, "cpu: %d KV pages of %zu bytes overflow", p->n_pages, be->page_bytes[i]);
+            return gem_fail(err, GEM_E_NOMEM, "cpu: %d KV pages of %zu bytes overflow", p->n_pages,
+                            be->page_bytes[i]);
         be->pool[i] = map_zeroed(be->pool_bytes[i]);
         if (!be->pool[i])
-            return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for %zu bytes of KV cache", be->pool_bytes[i]);
+            return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for %zu bytes of KV cache",
+                            be->pool_bytes[i]);
         be->kv_bytes += be->pool_bytes[i];
     }
     return GEM_OK;
@@ -168,7 +180,8 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     size_t vectors = 0;
     for (size_t i = 0; i < p->n_ops; i++)
         for (int j = 0; p->op[i].kind == GEM_OP_LINEAR && j < p->op[i].linear.n; j++)
-            if (p->op[i].linear.bias[j]) vectors += (size_t)gem_round_up(p->op[i].linear.w[j]->dim[1], 16) * 4 + 64;
+            if (p->op[i].linear.bias[j])
+                vectors += (size_t)gem_round_up(p->op[i].linear.w[j]->dim[1], 16) * 4 + 64;
     be->work_bytes = vectors + 64;
     be->work = map_zeroed(be->work_bytes);
     uint8_t *vector_map = be->work;
@@ -195,7 +208,9 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     for (size_t i = 0; i < p->n_ops; i++) /* biases moved with the mapping */
         for (int j = 0; j < 3; j++)
             if (be->op[i].bias[j])
-                be->op[i].bias[j] = (const float *)(be->work + need + ((const uint8_t *)be->op[i].bias[j] - vector_map));
+                be->op[i].bias[j] =
+                    (const float *)(be->work + need +
+                                    ((const uint8_t *)be->op[i].bias[j] - vector_map));
     munmap(vector_map, vector_bytes);
     be->work_used = 0;
     take_work(be);
@@ -211,8 +226,8 @@ done:
 
 static void copy_page(gem_backend *be, int pool, int32_t dst, int32_t src)
 {
-    memcpy(be->pool[pool] + (size_t)dst * be->page_bytes[pool], be->pool[pool] + (size_t)src * be->page_bytes[pool],
-           be->page_bytes[pool]);
+    memcpy(be->pool[pool] + (size_t)dst * be->page_bytes[pool],
+           be->pool[pool] + (size_t)src * be->page_bytes[pool], be->page_bytes[pool]);
 }
 
 static void stats_cpu(const gem_backend *be, gem_backend_stats *out)
@@ -228,17 +243,18 @@ static void stats_cpu(const gem_backend *be, gem_backend_stats *out)
 
 static json_t *config_cpu(const gem_backend *be)
 {
-    const char *layout = be->opt.exact ? "mapped rows, dequantised to f32 a panel at a time"
+    const char *layout = be->opt.exact       ? "mapped rows, dequantised to f32 a panel at a time"
                          : be->opt.no_repack ? "mapped rows, packed a panel at a time"
                                              : "R16K4 panels";
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:i, s:i, s:i}, s:I, s:I, s:I, s:b}",
-                     "name", "cpu", "isa", be->k.isa, "threads", be->n_threads,
-                     "numerics", be->opt.exact ? "exact: f32 activations" : "fast: 8-bit activations, blocks of 32",
-                     "weight_layout", layout, "routes", "linear", "panels of 16 rows", "attention",
-                     "flash, f32 scores of 64 keys, chunks of 512", "prefill_tile_rows", (int)be->opt.n_batch, "key_tile", GEM_PAGE,
-                     "key_chunk", GEM_CHUNK, "weights_bytes", (json_int_t)be->arena_bytes,
-                     "workspace_bytes", (json_int_t)be->work_bytes, "decode_weight_bytes", (json_int_t)be->decode_bytes,
-                     "same_bits_across_batches_and_threads", 1);
+    return json_pack(
+        "{s:s, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:i, s:i, s:i}, s:I, s:I, s:I, s:b}", "name", "cpu",
+        "isa", be->k.isa, "threads", be->n_threads, "numerics",
+        be->opt.exact ? "exact: f32 activations" : "fast: 8-bit activations, blocks of 32",
+        "weight_layout", layout, "routes", "linear", "panels of 16 rows", "attention",
+        "flash, f32 scores of 64 keys, chunks of 512", "prefill_tile_rows", (int)be->opt.n_batch,
+        "key_tile", GEM_PAGE, "key_chunk", GEM_CHUNK, "weights_bytes", (json_int_t)be->arena_bytes,
+        "workspace_bytes", (json_int_t)be->work_bytes, "decode_weight_bytes",
+        (json_int_t)be->decode_bytes, "same_bits_across_batches_and_threads", 1);
 }
 
 const gem_backend_ops gem_backend_cpu = {

@@ -1,5 +1,5 @@
-/* cpu.h - the CPU backend's own state, shared by cpu.c (open, close), weights.c (load) and run.c (the
- * forward pass). Everything the pass needs is allocated at open. */
+/* cpu.h - the CPU backend's own state, shared by cpu.c (open, close), weights.c (load) and run.c
+ * (the forward pass). Everything the pass needs is allocated at open. */
 #ifndef GEM_CPU_CPU_H
 #define GEM_CPU_CPU_H
 
@@ -20,22 +20,23 @@ typedef struct cpu_op {
     const gem_op *op;
     const cpu_weight *w[3]; /* LINEAR, HEAD */
     const float *bias[3];
-    int64_t n_panels;       /* of all weights */
-    gem_range *range;       /* [n_threads] */
+    int64_t n_panels; /* of all weights */
+    gem_range *range; /* [n_threads] */
 } cpu_op;
 
-/* Rows of one sequence that share an attention pass: at most GEM_ATTEND_ROWS (token, head) pairs. */
+/* Rows of one sequence that share an attention pass: at most GEM_ATTEND_ROWS (token, head) pairs.
+ */
 typedef struct cpu_block {
     int32_t row, n_tokens;
 } cpu_block;
 
 typedef struct cpu_scratch { /* of one thread; all 64-byte aligned parts of one slab */
-    uint8_t *unpack;  /* gem_panel_scratch(max k) */
-    uint8_t *panel;   /* one panel made on the fly */
-    float *row;       /* one dequantised row */
+    uint8_t *unpack;         /* gem_panel_scratch(max k) */
+    uint8_t *panel;          /* one panel made on the fly */
+    float *row;              /* one dequantised row */
     float *attend;
-    float *o;         /* [GEM_ATTEND_ROWS][head_dim]: a chunk's partial result */
-    float *total;     /* [GEM_ATTEND_ROWS][head_dim] */
+    float *o;     /* [GEM_ATTEND_ROWS][head_dim]: a chunk's partial result */
+    float *total; /* [GEM_ATTEND_ROWS][head_dim] */
 } cpu_scratch;
 
 struct gem_backend {

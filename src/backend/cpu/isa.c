@@ -61,7 +61,8 @@ int gem_cpu_isas(gem_cpu_isa *out, int max)
     return n;
 }
 
-/* "NAME,attend=ref" or ",attend=ref": attention by the oracle, for comparisons on the same machine. */
+/* "NAME,attend=ref" or ",attend=ref": attention by the oracle, for comparisons on the same machine.
+ */
 static bool split_attend(const char **isa, char name[32])
 {
     static const char route[] = ",attend=ref";
@@ -83,7 +84,8 @@ gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *e
     ref = *t;
     for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
         if (!isas[i].usable()) continue;
-        len += (size_t)snprintf(have + len, sizeof(have) - len, "%s%s", len ? ", " : "", isas[i].name);
+        len +=
+            (size_t)snprintf(have + len, sizeof(have) - len, "%s%s", len ? ", " : "", isas[i].name);
         if (isa && strcmp(isa, isas[i].name) != 0) continue;
         if (isas[i].overlay) isas[i].overlay(t);
         if (attend_ref) {
@@ -93,5 +95,6 @@ gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *e
         }
         return GEM_OK;
     }
-    return gem_fail(err, GEM_E_UNSUPPORTED, "cpu: no instruction set \"%s\" here; this CPU has: %s", isa, have);
+    return gem_fail(err, GEM_E_UNSUPPORTED, "cpu: no instruction set \"%s\" here; this CPU has: %s",
+                    isa, have);
 }

@@ -15,22 +15,24 @@ typedef struct gem_panel_args {
     const float *xf; /* float types: f32[n][ldx] */
     size_t ldx;
     int n;
-    float *y;        /* f32[n][ldy] */
+    float *y; /* f32[n][ldy] */
     size_t ldy;
-    uint8_t *scratch; /* gem_panel_scratch(k) bytes, 64-aligned, of this thread */
+    uint8_t *scratch;   /* gem_panel_scratch(k) bytes, 64-aligned, of this thread */
     size_t panel_bytes; /* linear4: from one panel to the next */
 } gem_panel_args;
 enum { GEM_PANEL_STREAMS = 4 };
 /* Unpacked bytes (16 k), then two f32[16] scales or minima a block; also f32 panels of 16 k. */
 static inline size_t gem_panel_scratch(int64_t k)
 {
-    return gem_round_up((uint64_t)k * 16 * 4, 64) + gem_round_up((uint64_t)k, 32) / 32 * 128 + 32768;
+    return gem_round_up((uint64_t)k * 16 * 4, 64) + gem_round_up((uint64_t)k, 32) / 32 * 128 +
+           32768;
 }
 
 /* Attention of the rows of one KV head over keys of one sequence, within one chunk of GEM_CHUNK
- * positions. Rows are sorted by position. Result per row: max m, sum s, f32[head_dim] o (not divided).
- * Page, per KV head: K panels of 16 keys, [GEM_PAGE/16][head_dim][16], then V columns of 16 dims,
- * [head_dim/16][GEM_PAGE][16]. head_dim is a multiple of 16; every value in a page is finite. */
+ * positions. Rows are sorted by position. Result per row: max m, sum s, f32[head_dim] o (not
+ * divided). Page, per KV head: K panels of 16 keys, [GEM_PAGE/16][head_dim][16], then V columns of
+ * 16 dims, [head_dim/16][GEM_PAGE][16]. head_dim is a multiple of 16; every value in a page is
+ * finite. */
 enum { GEM_CHUNK = 512, GEM_ATTEND_ROWS = 32 };
 typedef struct gem_attend_args {
     int head_dim;
@@ -40,10 +42,11 @@ typedef struct gem_attend_args {
     const int32_t *pos;    /* [n], ascending */
     int32_t window;        /* 0: none */
     int32_t chunk;         /* first position of the chunk: a multiple of GEM_CHUNK */
-    const uint8_t *const *page; /* [GEM_CHUNK/GEM_PAGE] this head's part of each page; NULL: not kept */
-    float *m, *s;          /* [n] out; s is 0 when a row sees no key of the chunk */
-    float *o;              /* [n][head_dim] out */
-    float *scratch;        /* gem_attend_scratch(head_dim) floats, 64-byte aligned */
+    const uint8_t *const
+        *page;      /* [GEM_CHUNK/GEM_PAGE] this head's part of each page; NULL: not kept */
+    float *m, *s;   /* [n] out; s is 0 when a row sees no key of the chunk */
+    float *o;       /* [n][head_dim] out */
+    float *scratch; /* gem_attend_scratch(head_dim) floats, 64-byte aligned */
 } gem_attend_args;
 static inline size_t gem_attend_scratch(int head_dim)
 {
@@ -53,8 +56,8 @@ static inline size_t gem_attend_scratch(int head_dim)
 typedef struct gem_cpu_kernels {
     const char *isa;
     void (*linear[GEM_N_PANELS])(const gem_panel_args *a);
-    /* One token (n is 1) against GEM_PANEL_STREAMS panels, panel_bytes apart, read side by side; y gets
-     * 64 values. NULL: no gain over one panel at a time. */
+    /* One token (n is 1) against GEM_PANEL_STREAMS panels, panel_bytes apart, read side by side; y
+     * gets 64 values. NULL: no gain over one panel at a time. */
     void (*linear4[GEM_N_PANELS])(const gem_panel_args *a);
     /* One row of n values (a multiple of 32) into 8-bit form. */
     void (*quantize)(const float *x, int64_t n, const gem_qrows *row);
@@ -65,11 +68,14 @@ typedef struct gem_cpu_kernels {
     void (*glu)(gem_act act, const float *gate, const float *up, int64_t n, float *dst);
     /* Rotate pairs (i, i + half) of one head by cos/sin f32[half], then multiply all n by scale. */
     void (*rope)(float *x, const float *cos, const float *sin, int half, int64_t n, float scale);
-    /* Store one head's key and value at slot `pos % GEM_PAGE` of a page part; not finite becomes 0. */
-    void (*append)(uint8_t *page, int head_dim, bool f16, int32_t slot, const float *k, const float *v);
+    /* Store one head's key and value at slot `pos % GEM_PAGE` of a page part; not finite becomes 0.
+     */
+    void (*append)(uint8_t *page, int head_dim, bool f16, int32_t slot, const float *k,
+                   const float *v);
     void (*attend)(const gem_attend_args *a);
     /* Fold (m2, s2, o2) into (m, s, o): the fixed order of chunks is the caller's. */
-    void (*attend_merge)(float *m, float *s, float *o, float m2, float s2, const float *o2, int64_t n);
+    void (*attend_merge)(float *m, float *s, float *o, float m2, float s2, const float *o2,
+                         int64_t n);
     /* dst = o * (1/s); s > 0 */
     void (*attend_finish)(const float *o, float s, int64_t n, float *dst);
     void (*softcap)(float *x, int64_t n, float cap);
@@ -98,14 +104,15 @@ typedef struct gem_cpu_isa {
 } gem_cpu_isa;
 /* Best first; returns how many (at most max). */
 int gem_cpu_isas(gem_cpu_isa *out, int max);
-/* NULL: the best usable; a trailing ",attend=ref" takes attention from the oracle (gem-bench --attention-ab).
- * GEM_E_UNSUPPORTED names what this CPU has. */
+/* NULL: the best usable; a trailing ",attend=ref" takes attention from the oracle (gem-bench
+ * --attention-ab). GEM_E_UNSUPPORTED names what this CPU has. */
 gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *err);
 
 /* Index of dim d of the value at a slot: behind the keys. */
 static inline size_t gem_page_v_at(int head_dim, int32_t slot, int d)
 {
-    return (size_t)GEM_PAGE * (size_t)(head_dim + d / 16 * 16) + (size_t)slot * 16 + (size_t)(d % 16);
+    return (size_t)GEM_PAGE * (size_t)(head_dim + d / 16 * 16) + (size_t)slot * 16 +
+           (size_t)(d % 16);
 }
 
 /* Bytes of one KV head in a page. */

@@ -2,48 +2,62 @@
 #include "backend/cpu/panel.h"
 
 typedef struct panel_layout {
-    int unit_k;    /* k of one unit */
+    int unit_k; /* k of one unit */
     int unit_bytes;
     int block_bytes; /* of one GGUF block of one row */
 } panel_layout;
 
 static const panel_layout layouts[GEM_N_PANELS] = {
-    [GEM_PANEL_Q4_0] = {32, 288, 18},     [GEM_PANEL_Q4_1] = {32, 320, 20},
-    [GEM_PANEL_Q5_0] = {32, 352, 22},     [GEM_PANEL_Q5_1] = {32, 384, 24},
-    [GEM_PANEL_Q8_0] = {32, 544, 34},     [GEM_PANEL_Q4_K] = {256, 2368, 144},
-    [GEM_PANEL_Q5_K] = {256, 2880, 176},  [GEM_PANEL_Q6_K] = {256, 3360, 210},
-    [GEM_PANEL_F32] = {1, 64, 4},         [GEM_PANEL_F16] = {1, 32, 2},
+    [GEM_PANEL_Q4_0] = {32, 288, 18},    [GEM_PANEL_Q4_1] = {32, 320, 20},
+    [GEM_PANEL_Q5_0] = {32, 352, 22},    [GEM_PANEL_Q5_1] = {32, 384, 24},
+    [GEM_PANEL_Q8_0] = {32, 544, 34},    [GEM_PANEL_Q4_K] = {256, 2368, 144},
+    [GEM_PANEL_Q5_K] = {256, 2880, 176}, [GEM_PANEL_Q6_K] = {256, 3360, 210},
+    [GEM_PANEL_F32] = {1, 64, 4},        [GEM_PANEL_F16] = {1, 32, 2},
     [GEM_PANEL_BF16] = {1, 32, 2},
 };
 
 gem_panel_type gem_panel_type_of(gem_dtype t)
 {
     switch (t) {
-    case GEM_DTYPE_Q4_0: return GEM_PANEL_Q4_0;
-    case GEM_DTYPE_Q4_1: return GEM_PANEL_Q4_1;
-    case GEM_DTYPE_Q5_0: return GEM_PANEL_Q5_0;
-    case GEM_DTYPE_Q5_1: return GEM_PANEL_Q5_1;
-    case GEM_DTYPE_Q8_0: return GEM_PANEL_Q8_0;
-    case GEM_DTYPE_Q4_K: return GEM_PANEL_Q4_K;
-    case GEM_DTYPE_Q5_K: return GEM_PANEL_Q5_K;
-    case GEM_DTYPE_Q6_K: return GEM_PANEL_Q6_K;
-    case GEM_DTYPE_F16: return GEM_PANEL_F16;
-    case GEM_DTYPE_BF16: return GEM_PANEL_BF16;
-    case GEM_DTYPE_F32: break;
+    case GEM_DTYPE_Q4_0:
+        return GEM_PANEL_Q4_0;
+    case GEM_DTYPE_Q4_1:
+        return GEM_PANEL_Q4_1;
+    case GEM_DTYPE_Q5_0:
+        return GEM_PANEL_Q5_0;
+    case GEM_DTYPE_Q5_1:
+        return GEM_PANEL_Q5_1;
+    case GEM_DTYPE_Q8_0:
+        return GEM_PANEL_Q8_0;
+    case GEM_DTYPE_Q4_K:
+        return GEM_PANEL_Q4_K;
+    case GEM_DTYPE_Q5_K:
+        return GEM_PANEL_Q5_K;
+    case GEM_DTYPE_Q6_K:
+        return GEM_PANEL_Q6_K;
+    case GEM_DTYPE_F16:
+        return GEM_PANEL_F16;
+    case GEM_DTYPE_BF16:
+        return GEM_PANEL_BF16;
+    case GEM_DTYPE_F32:
+        break;
     }
     return GEM_PANEL_F32;
 }
 
 size_t gem_panel_bytes(gem_panel_type t, int64_t k)
 {
-    return (size_t)gem_round_up((uint64_t)(k / layouts[t].unit_k) * (uint64_t)layouts[t].unit_bytes, 64);
+    return (size_t)gem_round_up((uint64_t)(k / layouts[t].unit_k) * (uint64_t)layouts[t].unit_bytes,
+                                64);
 }
 
-/* The nibble of element e (0..31) in GGUF's pairing of a 16-byte nibble field, as 4-byte words: word
- * w of the field holds elements 4w..4w+3 (low) and 16+4w.. (high), which is group w and w + 4. */
+/* The nibble of element e (0..31) in GGUF's pairing of a 16-byte nibble field, as 4-byte words:
+ * word w of the field holds elements 4w..4w+3 (low) and 16+4w.. (high), which is group w and w + 4.
+ */
 static void put_nibbles(uint8_t *vec, int row, const uint8_t *q)
 {
-    for (int w = 0; w < 4; w++) memcpy(vec + 64 * w + 4 * row, q + 4 * w, 4);
+    for (int w = 0; w < 4; w++)
+        memcpy(vec + 64 * w + 4 * row, q + 4 * w, 4);
 }
 
 /* Fifth bits: bit i of `bits` is element i. */
@@ -53,13 +67,14 @@ static void put_plane(uint8_t *plane, int row, uint32_t bits)
         /* bit j of the byte = element 4j + e */
         uint32_t v = bits >> e & 0x11111111u; /* element 4j + e now at bit 4j */
         uint8_t byte = 0;
-        for (int j = 0; j < 8; j++) byte |= (uint8_t)((v >> (4 * j) & 1) << j);
+        for (int j = 0; j < 8; j++)
+            byte |= (uint8_t)((v >> (4 * j) & 1) << j);
         plane[4 * row + e] = byte;
     }
 }
 
-/* Low nibbles of 32 bytes are one sub-block, high ones the next (K types): regroup a sub-block so that
- * byte i carries element i (low) and i + 16 (high). */
+/* Low nibbles of 32 bytes are one sub-block, high ones the next (K types): regroup a sub-block so
+ * that byte i carries element i (low) and i + 16 (high). */
 static void sub_nibbles(const uint8_t *q, int shift, uint8_t out[16])
 {
     for (int i = 0; i < 16; i++)
@@ -111,7 +126,8 @@ static void pack_k45(bool five, const uint8_t *b, int row, uint8_t *u)
         put_nibbles(sub, row, nib);
         if (five) {
             uint32_t bits = 0;
-            for (int i = 0; i < 32; i++) bits |= (uint32_t)(hb[i] >> s & 1) << i;
+            for (int i = 0; i < 32; i++)
+                bits |= (uint32_t)(hb[i] >> s & 1) << i;
             put_plane(sub + 256, row, bits);
         }
     }
@@ -155,14 +171,27 @@ void gem_panel_pack(gem_panel_type t, const uint8_t *rows, size_t row_bytes, int
         uint8_t *u = panel;
         for (int64_t i = 0; i < units; i++, b += l->block_bytes, u += l->unit_bytes) {
             switch (t) {
-            case GEM_PANEL_Q8_0: pack_q8_0(b, r, u); break;
-            case GEM_PANEL_Q4_K: pack_k45(false, b, r, u); break;
-            case GEM_PANEL_Q5_K: pack_k45(true, b, r, u); break;
-            case GEM_PANEL_Q6_K: pack_q6_k(b, r, u); break;
-            case GEM_PANEL_F32: memcpy(u + 4 * r, b, 4); break;
+            case GEM_PANEL_Q8_0:
+                pack_q8_0(b, r, u);
+                break;
+            case GEM_PANEL_Q4_K:
+                pack_k45(false, b, r, u);
+                break;
+            case GEM_PANEL_Q5_K:
+                pack_k45(true, b, r, u);
+                break;
+            case GEM_PANEL_Q6_K:
+                pack_q6_k(b, r, u);
+                break;
+            case GEM_PANEL_F32:
+                memcpy(u + 4 * r, b, 4);
+                break;
             case GEM_PANEL_F16:
-            case GEM_PANEL_BF16: memcpy(u + 2 * r, b, 2); break;
-            default: pack_legacy(t, b, r, u);
+            case GEM_PANEL_BF16:
+                memcpy(u + 2 * r, b, 2);
+                break;
+            default:
+                pack_legacy(t, b, r, u);
             }
         }
     }
@@ -192,7 +221,8 @@ static void row_k(gem_panel_type t, const uint8_t *u, int row, float *dst)
             for (int e = 0; e < 32; e++) {
                 int j = e / 4, at = 4 * row + e % 4, g = (j & 3) / 2;
                 int pair = 2 * ((j & 1) * 2 + (j >= 4)); /* order 2g, 2g+4, 2g+1, 2g+5 */
-                int q = quant_at(sub + 32, NULL, row, e) | (sub[288 + 64 * g + at] >> pair & 3) << 4;
+                int q = quant_at(sub + 32, NULL, row, e) | (sub[288 + 64 * g + at] >> pair & 3)
+                                                               << 4;
                 float ds = d * (float)(int8_t)sub[(e < 16 ? 0 : 16) + row];
                 dst[32 * s + e] = ds * (float)(q - 32);
             }
@@ -226,8 +256,12 @@ void gem_panel_row(gem_panel_type t, const uint8_t *panel, int row, int64_t k, f
     for (int64_t i = 0; i < k; i += l->unit_k, panel += l->unit_bytes, dst += l->unit_k) {
         uint16_t h;
         switch (t) {
-        case GEM_PANEL_F32: memcpy(dst, panel + 4 * row, 4); break;
-        case GEM_PANEL_F16: *dst = half_at(panel, row); break;
+        case GEM_PANEL_F32:
+            memcpy(dst, panel + 4 * row, 4);
+            break;
+        case GEM_PANEL_F16:
+            *dst = half_at(panel, row);
+            break;
         case GEM_PANEL_BF16:
             memcpy(&h, panel + 2 * row, 2);
             *dst = gem_bf16_to_f32(h);
@@ -240,8 +274,11 @@ void gem_panel_row(gem_panel_type t, const uint8_t *panel, int row, int64_t k, f
         }
         case GEM_PANEL_Q4_K:
         case GEM_PANEL_Q5_K:
-        case GEM_PANEL_Q6_K: row_k(t, panel, row, dst); break;
-        default: row_legacy(t, panel, row, dst);
+        case GEM_PANEL_Q6_K:
+            row_k(t, panel, row, dst);
+            break;
+        default:
+            row_legacy(t, panel, row, dst);
         }
     }
 }

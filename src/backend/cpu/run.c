@@ -1,5 +1,5 @@
-/* run.c - the hot path: one forward pass of a batch as one parallel region. Every thread walks the op
- * list; an op shares its work over the threads and ends at a barrier. */
+/* run.c - the hot path: one forward pass of a batch as one parallel region. Every thread walks the
+ * op list; an op shares its work over the threads and ends at a barrier. */
 #include "backend/cpu/angles.h"
 #include "backend/cpu/cpu.h"
 
@@ -33,8 +33,10 @@ static void embed(const pass *p, const gem_op *op)
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
         float *x = row(p->be, op->embed.dst, r);
-        gem_dequantize_row(t->dtype, t->data + (size_t)p->be->batch->token[r] * t->row_bytes, x, (size_t)d);
-        for (int64_t i = 0; i < d; i++) x[i] = x[i] * op->embed.scale;
+        gem_dequantize_row(t->dtype, t->data + (size_t)p->be->batch->token[r] * t->row_bytes, x,
+                           (size_t)d);
+        for (int64_t i = 0; i < d; i++)
+            x[i] = x[i] * op->embed.scale;
     }
 }
 
@@ -47,7 +49,8 @@ static void angles(const pass *p)
         int half = be->plan->rope[k].n_dims / 2;
         for (int64_t r = lo; r < hi; r++)
             for (int i = 0; i < half; i++)
-                gem_sincos((double)be->pos[r] * be->freq[k][i], &be->sin[k][r * half + i], &be->cos[k][r * half + i]);
+                gem_sincos((double)be->pos[r] * be->freq[k][i], &be->sin[k][r * half + i],
+                           &be->cos[k][r * half + i]);
     }
 }
 
@@ -56,7 +59,8 @@ static void norm(const pass *p, const gem_op *op)
     int64_t lo, hi, d = p->be->plan->d_model;
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
-        p->be->k.norm(row(p->be, op->norm.src, r), op->norm.w, d, op->norm.eps, row(p->be, op->norm.dst, r));
+        p->be->k.norm(row(p->be, op->norm.src, r), op->norm.w, d, op->norm.eps,
+                      row(p->be, op->norm.dst, r));
         quantize_row(p->be, op->norm.dst, r, d);
     }
 }
@@ -108,15 +112,19 @@ static const uint8_t *panel_of(const pass *p, const cpu_weight *w, int64_t panel
     const gem_tensor *t = w->tensor;
     if (w->panels) return w->panels + (size_t)panel * w->panel_bytes;
     if (!be->opt.exact) {
-        gem_panel_pack(w->type, t->data, t->row_bytes, w->n_rows, panel * GEM_PANEL_ROWS, w->k, s->panel);
+        gem_panel_pack(w->type, t->data, t->row_bytes, w->n_rows, panel * GEM_PANEL_ROWS, w->k,
+                       s->panel);
         return s->panel;
     }
     float *out = (float *)s->panel;
     for (int64_t r = 0; r < GEM_PANEL_ROWS; r++) {
         int64_t at = panel * GEM_PANEL_ROWS + r;
-        if (at < w->n_rows) gem_dequantize_row(t->dtype, t->data + (size_t)at * t->row_bytes, s->row, (size_t)w->k);
-        else memset(s->row, 0, (size_t)w->k * sizeof(float));
-        for (int64_t i = 0; i < w->k; i++) out[16 * i + r] = s->row[i];
+        if (at < w->n_rows)
+            gem_dequantize_row(t->dtype, t->data + (size_t)at * t->row_bytes, s->row, (size_t)w->k);
+        else
+            memset(s->row, 0, (size_t)w->k * sizeof(float));
+        for (int64_t i = 0; i < w->k; i++)
+            out[16 * i + r] = s->row[i];
     }
     return s->panel;
 }
@@ -127,7 +135,8 @@ static bool streams(const gem_backend *be, const cpu_weight *w, int32_t n)
     return n == 1 && w->panels && be->k.linear4[w->type];
 }
 
-/* What the threads share out of one weight: panels, or groups of streams and the panels left over. */
+/* What the threads share out of one weight: panels, or groups of streams and the panels left over.
+ */
 static int64_t items_of(const gem_backend *be, const cpu_weight *w, int32_t n)
 {
     if (!streams(be, w, n)) return w->n_panels;
@@ -138,20 +147,22 @@ static int64_t items_of(const gem_backend *be, const cpu_weight *w, int32_t n)
 static int64_t token_parts(const gem_backend *be, int64_t n_panels, int32_t n)
 {
     int64_t parts = 1;
-    while (n_panels * parts < 4 * be->n_threads && n / (parts * 2) >= 16) parts *= 2;
+    while (n_panels * parts < 4 * be->n_threads && n / (parts * 2) >= 16)
+        parts *= 2;
     return parts;
 }
 
 static int64_t op_items(const gem_backend *be, const cpu_op *o, int32_t n)
 {
     int64_t items = 0;
-    for (int i = 0; i < 3 && o->w[i]; i++) items += items_of(be, o->w[i], n);
+    for (int i = 0; i < 3 && o->w[i]; i++)
+        items += items_of(be, o->w[i], n);
     return items * token_parts(be, o->n_panels, n);
 }
 
 /* Rows [r0, r1) against `count` panels from `panel` on, `apart` panels from one to the next. */
-static void panels(const pass *p, const cpu_op *o, int i, int64_t panel, int64_t apart, int count, int64_t r0, int64_t r1,
-                   gem_buf src, float *y, size_t ldy)
+static void panels(const pass *p, const cpu_op *o, int i, int64_t panel, int64_t apart, int count,
+                   int64_t r0, int64_t r1, gem_buf src, float *y, size_t ldy)
 {
     const gem_backend *be = p->be;
     const cpu_weight *w = o->w[i];
@@ -175,7 +186,8 @@ static void panels(const pass *p, const cpu_op *o, int i, int64_t panel, int64_t
         if (!o->bias[i]) continue;
         const float *bias = o->bias[i] + (panel + s * apart) * GEM_PANEL_ROWS;
         for (int c = 0; c < a.n; c++)
-            for (int j = 0; j < GEM_PANEL_ROWS; j++) out[(size_t)c * ldy + (size_t)j] += bias[j];
+            for (int j = 0; j < GEM_PANEL_ROWS; j++)
+                out[(size_t)c * ldy + (size_t)j] += bias[j];
     }
 }
 
@@ -189,14 +201,18 @@ static void linear(const pass *p, const cpu_op *o, gem_buf src, const gem_buf *d
         for (int64_t item = lo; item < hi; item++) {
             int64_t at = parts == 1 ? item : item / parts, part = parts == 1 ? 0 : item % parts, n;
             int i = 0;
-            while (at >= (n = items_of(be, o->w[i], p->n))) at -= n, i++;
+            while (at >= (n = items_of(be, o->w[i], p->n)))
+                at -= n, i++;
             int64_t r0 = p->n * part / parts, r1 = p->n * (part + 1) / parts;
             size_t ldy = logits ? be->ld_logits : be->ld[dst[i]];
             float *y = logits ? logits + (size_t)r0 * ldy : row(be, dst[i], r0);
             int64_t apart = o->w[i]->n_panels / GEM_PANEL_STREAMS;
-            if (!streams(be, o->w[i], p->n)) panels(p, o, i, at, 0, 1, r0, r1, src, y, ldy);
-            else if (at < apart) panels(p, o, i, at, apart, GEM_PANEL_STREAMS, r0, r1, src, y, ldy);
-            else panels(p, o, i, at + (GEM_PANEL_STREAMS - 1) * apart, 0, 1, r0, r1, src, y, ldy);
+            if (!streams(be, o->w[i], p->n))
+                panels(p, o, i, at, 0, 1, r0, r1, src, y, ldy);
+            else if (at < apart)
+                panels(p, o, i, at, apart, GEM_PANEL_STREAMS, r0, r1, src, y, ldy);
+            else
+                panels(p, o, i, at + (GEM_PANEL_STREAMS - 1) * apart, 0, 1, r0, r1, src, y, ldy);
         }
     }
 }
@@ -208,7 +224,8 @@ static uint8_t *page_part(const gem_backend *be, int layer, int32_t page, int he
     int pool = be->opt.layer_pool[layer];
     const gem_kv_pool *kp = &be->opt.pool[pool];
     if (page < 0) return NULL;
-    return be->pool[pool] + (size_t)page * be->page_bytes[pool] + (size_t)head * gem_page_part_bytes(kp->head_dim, kp->f16);
+    return be->pool[pool] + (size_t)page * be->page_bytes[pool] +
+           (size_t)head * gem_page_part_bytes(kp->head_dim, kp->f16);
 }
 
 static const int32_t *table_of(const gem_backend *be, int32_t seq, int layer)
@@ -230,7 +247,8 @@ static void qkv(const pass *p, const gem_op *op)
         int64_t r = i / all;
         int h = (int)(i % all), kvh = h - heads;
         const float *cs = be->cos[op->qkv.rope] + r * half, *sn = be->sin[op->qkv.rope] + r * half;
-        float *x = kvh < 0 ? row(be, op->qkv.q, r) + (size_t)h * (size_t)hd : row(be, op->qkv.k, r) + (size_t)kvh * (size_t)hd;
+        float *x = kvh < 0 ? row(be, op->qkv.q, r) + (size_t)h * (size_t)hd
+                           : row(be, op->qkv.k, r) + (size_t)kvh * (size_t)hd;
         const float *w = kvh < 0 ? op->qkv.q_norm : op->qkv.k_norm;
         if (w) be->k.norm(x, w, hd, op->qkv.eps, x);
         be->k.rope(x, cs, sn, half, hd, kvh < 0 ? op->qkv.q_scale : 1.0f);
@@ -242,7 +260,8 @@ static void qkv(const pass *p, const gem_op *op)
 }
 
 /* Rows of one block and KV head against one chunk of keys. */
-static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, int32_t chunk, float *m, float *s, float *o)
+static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, int32_t chunk,
+                         float *m, float *s, float *o)
 {
     gem_backend *be = p->be;
     const gem_kv_layer *l = &be->plan->layer[op->layer];
@@ -258,7 +277,8 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     }
     for (int t = 0; t < b.n_tokens; t++)
         for (int g = 0; g < group; g++) {
-            q[t * group + g] = row(be, op->attend.q, b.row + t) + (size_t)(kvh * group + g) * (size_t)l->head_dim;
+            q[t * group + g] =
+                row(be, op->attend.q, b.row + t) + (size_t)(kvh * group + g) * (size_t)l->head_dim;
             pos[t * group + g] = be->pos[b.row + t];
         }
     gem_attend_args a = {
@@ -278,14 +298,16 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     be->k.attend(&a);
 }
 
-static void chunks_of(const gem_backend *be, const gem_kv_layer *l, cpu_block b, int32_t *first, int32_t *last)
+static void chunks_of(const gem_backend *be, const gem_kv_layer *l, cpu_block b, int32_t *first,
+                      int32_t *last)
 {
     int32_t from = l->window ? GEM_MAX(0, be->pos[b.row] - l->window + 1) : 0;
     *first = from / GEM_CHUNK;
     *last = be->pos[b.row + b.n_tokens - 1] / GEM_CHUNK;
 }
 
-static void finish_row(const pass *p, const gem_op *op, int64_t r, int head, const float *o, float s)
+static void finish_row(const pass *p, const gem_op *op, int64_t r, int head, const float *o,
+                       float s)
 {
     int hd = p->be->plan->layer[op->layer].head_dim;
     p->be->k.attend_finish(o, s, hd, row(p->be, op->attend.dst, r) + (size_t)head * (size_t)hd);
@@ -315,11 +337,13 @@ static void attend_block(const pass *p, const gem_op *op, cpu_block b, int kvh)
                 s[i] = s2[i];
                 memcpy(total + (size_t)i * hd, part + (size_t)i * hd, hd * sizeof(float));
             } else {
-                be->k.attend_merge(&m[i], &s[i], total + (size_t)i * hd, m2[i], s2[i], part + (size_t)i * hd, l->head_dim);
+                be->k.attend_merge(&m[i], &s[i], total + (size_t)i * hd, m2[i], s2[i],
+                                   part + (size_t)i * hd, l->head_dim);
             }
         }
     }
-    for (int i = 0; i < n; i++) finish_row(p, op, b.row + i / group, kvh * group + i % group, total + (size_t)i * hd, s[i]);
+    for (int i = 0; i < n; i++)
+        finish_row(p, op, b.row + i / group, kvh * group + i % group, total + (size_t)i * hd, s[i]);
 }
 
 /* Blocks of rows of one sequence, in batch order. */
@@ -328,7 +352,9 @@ static int make_blocks(gem_backend *be, int32_t n, int max_tokens, cpu_block *ou
     int count = 0;
     for (int32_t r = 0; r < n;) {
         int32_t end = r + 1;
-        while (end < n && end - r < max_tokens && be->seq[end] == be->seq[r] && be->pos[end] > be->pos[end - 1]) end++;
+        while (end < n && end - r < max_tokens && be->seq[end] == be->seq[r] &&
+               be->pos[end] > be->pos[end - 1])
+            end++;
         out[count++] = (cpu_block){r, end - r};
         r = end;
     }
@@ -365,9 +391,11 @@ static void attend_split(const pass *p, const gem_op *op)
         chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
         for (int h = 0; h < op->attend.n_heads; h++) {
             int g = h % group;
-            int64_t me = (int64_t)r * op->attend.n_heads + h, from = at + (int64_t)(h / group) * (last - first + 1);
+            int64_t me = (int64_t)r * op->attend.n_heads + h,
+                    from = at + (int64_t)(h / group) * (last - first + 1);
             if (me < lo || me >= hi) continue;
-            float *t = be->partial + (size_t)from * slot; /* this head's own part is the accumulator */
+            float *t =
+                be->partial + (size_t)from * slot; /* this head's own part is the accumulator */
             float *m = t + g, *s = t + group + g, *o = t + 2 * group + (size_t)g * hd;
             for (int32_t c = first + 1; c <= last; c++) {
                 const float *u = be->partial + (size_t)(from + c - first) * slot;
@@ -413,7 +441,8 @@ static void attend(const pass *p, const gem_op *op, gem_range *range)
     gem_team_barrier(be->team);
     int64_t lo, hi, width = (int64_t)op->attend.n_heads * l->head_dim;
     gem_share(p->n, be->n_threads, p->tid, &lo, &hi);
-    for (int64_t r = lo; r < hi; r++) quantize_row(be, op->attend.dst, r, width);
+    for (int64_t r = lo; r < hi; r++)
+        quantize_row(be, op->attend.dst, r, width);
 }
 
 /* ---- the pass ---- */
@@ -429,8 +458,9 @@ static void select_wanted(pass *p, size_t i)
             be->pos[w] = be->pos[r];
             be->seq[w] = be->seq[r];
             for (size_t j = i + 1; j < plan->n_ops; j++) {
-                gem_buf b = plan->op[j].kind == GEM_OP_ATTEND ? plan->op[j].attend.q
-                            : plan->op[j].kind == GEM_OP_RESIDUAL ? plan->op[j].residual.x : -1;
+                gem_buf b = plan->op[j].kind == GEM_OP_ATTEND     ? plan->op[j].attend.q
+                            : plan->op[j].kind == GEM_OP_RESIDUAL ? plan->op[j].residual.x
+                                                                  : -1;
                 if (b >= 0) memmove(row(be, b, w), row(be, b, r), be->ld[b] * sizeof(float));
                 if (plan->op[j].kind == GEM_OP_RESIDUAL) break;
             }
@@ -450,7 +480,9 @@ static void head_finish(const pass *p, const gem_op *op)
         gem_share((int64_t)p->n * per_row, be->n_threads, p->tid, &lo, &hi);
         for (int64_t i = lo; i < hi; i++) {
             int64_t at = i % per_row * step;
-            if (at < n) be->k.softcap(be->logits + (size_t)(i / per_row) * be->ld_logits + at, GEM_MIN(step, n - at), op->head.softcap);
+            if (at < n)
+                be->k.softcap(be->logits + (size_t)(i / per_row) * be->ld_logits + at,
+                              GEM_MIN(step, n - at), op->head.softcap);
         }
         gem_team_barrier(be->team);
     }
@@ -471,13 +503,27 @@ static void region(void *ctx, int tid)
         const cpu_op *o = &be->op[i];
         const gem_op *op = o->op;
         switch (op->kind) {
-        case GEM_OP_EMBED: embed(&p, op); break;
-        case GEM_OP_NORM: norm(&p, op); break;
-        case GEM_OP_LINEAR: linear(&p, o, op->linear.src, op->linear.dst, NULL); break;
-        case GEM_OP_QKV: qkv(&p, op); break;
-        case GEM_OP_ATTEND: attend(&p, op, o->range); break;
-        case GEM_OP_RESIDUAL: residual(&p, op); break;
-        case GEM_OP_GLU: glu(&p, op); break;
+        case GEM_OP_EMBED:
+            embed(&p, op);
+            break;
+        case GEM_OP_NORM:
+            norm(&p, op);
+            break;
+        case GEM_OP_LINEAR:
+            linear(&p, o, op->linear.src, op->linear.dst, NULL);
+            break;
+        case GEM_OP_QKV:
+            qkv(&p, op);
+            break;
+        case GEM_OP_ATTEND:
+            attend(&p, op, o->range);
+            break;
+        case GEM_OP_RESIDUAL:
+            residual(&p, op);
+            break;
+        case GEM_OP_GLU:
+            glu(&p, op);
+            break;
         case GEM_OP_HEAD:
             linear(&p, o, op->head.src, NULL, be->logits);
             gem_team_barrier(be->team);
@@ -492,7 +538,8 @@ static void region(void *ctx, int tid)
 gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err)
 {
     if (b->n_rows < 1 || b->n_rows > be->opt.n_batch)
-        return gem_fail(err, GEM_E_ARG, "cpu: a batch of %d rows; 1 to %d are possible", b->n_rows, be->opt.n_batch);
+        return gem_fail(err, GEM_E_ARG, "cpu: a batch of %d rows; 1 to %d are possible", b->n_rows,
+                        be->opt.n_batch);
     be->batch = b;
     be->n_wanted = 0;
     for (int32_t r = 0; r < b->n_rows; r++) {
@@ -501,7 +548,8 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
         if (b->want[r]) be->row_of[be->n_wanted++] = r;
     }
     if (be->n_wanted > be->opt.n_logits)
-        return gem_fail(err, GEM_E_ARG, "cpu: %d rows want logits; at most %d can", be->n_wanted, be->opt.n_logits);
+        return gem_fail(err, GEM_E_ARG, "cpu: %d rows want logits; at most %d can", be->n_wanted,
+                        be->opt.n_logits);
     for (size_t i = 0; i < be->plan->n_ops; i++) {
         const cpu_op *o = &be->op[i];
         int32_t n = i <= be->last_append ? b->n_rows : be->n_wanted;

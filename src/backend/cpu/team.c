@@ -29,7 +29,8 @@ struct gem_team {
     _Alignas(64) _Atomic uint32_t region;     /* counts regions begun */
     _Alignas(64) _Atomic uint32_t generation; /* counts barriers passed */
     _Atomic int arrived;
-    _Alignas(64) _Atomic int sleepers; /* threads in the kernel: without any, a wake costs nothing */
+    _Alignas(
+        64) _Atomic int sleepers; /* threads in the kernel: without any, a wake costs nothing */
 };
 
 static void pause_cpu(void)
@@ -58,7 +59,8 @@ static void sleep_on(gem_team *t, _Atomic uint32_t *word, uint32_t seen)
 static void wake_all(gem_team *t, _Atomic uint32_t *word)
 {
 #if defined(__linux__)
-    if (atomic_load(&t->sleepers) > 0) syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    if (atomic_load(&t->sleepers) > 0)
+        syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 #else
     (void)t, (void)word;
 #endif
@@ -70,7 +72,8 @@ static void wait_change(gem_team *t, _Atomic uint32_t *word, uint32_t seen)
         if (atomic_load_explicit(word, memory_order_acquire) != seen) return;
         pause_cpu();
     }
-    while (atomic_load_explicit(word, memory_order_acquire) == seen) sleep_on(t, word, seen);
+    while (atomic_load_explicit(word, memory_order_acquire) == seen)
+        sleep_on(t, word, seen);
 }
 
 void gem_team_barrier(gem_team *t)
@@ -149,7 +152,8 @@ void gem_team_free(gem_team *t)
     t->stop = true;
     atomic_fetch_add(&t->region, 1);
     wake_all(t, &t->region);
-    for (int i = 1; i < t->n_started; i++) pthread_join(t->workers[i].thread, NULL);
+    for (int i = 1; i < t->n_started; i++)
+        pthread_join(t->workers[i].thread, NULL);
     free(t->workers);
     free(t);
 }

@@ -33,9 +33,10 @@ static inline void gem_ranges_set(gem_range *r, int n_threads, int64_t n)
         r[i].end = n * (i + 1) / n_threads;
     }
 }
-/* Take up to `chunk` items: [*first, return value); 0 items when everything is taken. *victim starts
- * as the thread's own number and is kept by the caller between calls. */
-static inline int64_t gem_range_take(gem_range *r, int n_threads, int tid, int *victim, int64_t chunk, int64_t *first)
+/* Take up to `chunk` items: [*first, return value); 0 items when everything is taken. *victim
+ * starts as the thread's own number and is kept by the caller between calls. */
+static inline int64_t gem_range_take(gem_range *r, int n_threads, int tid, int *victim,
+                                     int64_t chunk, int64_t *first)
 {
     for (int tried = *victim - tid; tried < n_threads; tried++, *victim = tid + tried) {
         gem_range *v = &r[*victim % n_threads];

@@ -1,5 +1,5 @@
-/* weights.c - bring weights into the arena as R16K4 panels, in parallel, straight from the mapped file;
- * the file's pages are let go as they are copied, so that memory holds the weights once. */
+/* weights.c - bring weights into the arena as R16K4 panels, in parallel, straight from the mapped
+ * file; the file's pages are let go as they are copied, so that memory holds the weights once. */
 #include "backend/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -52,15 +52,18 @@ static void load_part(void *ctx, int tid)
     size_t w = 0;
     while ((hi = gem_range_take(j->range, be->n_threads, tid, &victim, 64, &lo)) > lo) {
         for (int64_t p = lo; p < hi; p++) {
-            while (j->first[w] > p) w--;
-            while (j->first[w + 1] <= p) w++;
+            while (j->first[w] > p)
+                w--;
+            while (j->first[w + 1] <= p)
+                w++;
             const cpu_weight *x = &be->weight[w];
             gem_panel_pack(x->type, x->tensor->data, x->tensor->row_bytes, x->n_rows,
                            (p - j->first[w]) * GEM_PANEL_ROWS, x->k,
                            j->panels[w] + (size_t)(p - j->first[w]) * x->panel_bytes);
         }
         int64_t done = atomic_fetch_add(&j->done, hi - lo) + hi - lo;
-        if (tid == 0 && be->opt.progress) be->opt.progress(be->opt.progress_user, (double)done / (double)total);
+        if (tid == 0 && be->opt.progress)
+            be->opt.progress(be->opt.progress_user, (double)done / (double)total);
     }
 }
 
@@ -80,13 +83,15 @@ static gem_status pack_all(gem_backend *be, gem_error *err)
         size_t bytes;
         if (!gem_mul_ok((size_t)be->weight[i].n_panels, be->weight[i].panel_bytes, &bytes) ||
             !gem_add_ok(total, bytes, &total)) {
-            st = gem_fail(err, GEM_E_NOMEM, "cpu: %s does not fit the address space", be->weight[i].tensor->name);
+            st = gem_fail(err, GEM_E_NOMEM, "cpu: %s does not fit the address space",
+                          be->weight[i].tensor->name);
             goto done;
         }
         first[i + 1] = first[i] + be->weight[i].n_panels;
     }
     be->arena_bytes = (size_t)gem_round_up(total, 2u << 20) + (2u << 20);
-    void *map = mmap(NULL, be->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *map =
+        mmap(NULL, be->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) {
         be->arena_bytes = 0;
         st = gem_fail(err, GEM_E_NOMEM, "cpu: no memory for %zu bytes of weights", total);
@@ -105,7 +110,8 @@ static gem_status pack_all(gem_backend *be, gem_error *err)
     load_job job = {.be = be, .panels = panels, .range = range, .first = first};
     gem_ranges_set(range, be->n_threads, first[n]);
     gem_team_run(be->team, load_part, &job);
-    for (size_t i = 0; i < n; i++) gem_gguf_drop_pages(be->opt.file, be->weight[i].tensor);
+    for (size_t i = 0; i < n; i++)
+        gem_gguf_drop_pages(be->opt.file, be->weight[i].tensor);
 done:
     free(first);
     free(panels);
@@ -125,7 +131,9 @@ static gem_status bind_op(gem_backend *be, cpu_op *o, gem_error *err)
         if (op->kind == GEM_OP_LINEAR && op->linear.bias[i]) {
             int64_t padded = o->w[i]->n_panels * GEM_PANEL_ROWS;
             o->bias[i] = copy_vector(be, op->linear.bias[i], o->w[i]->n_rows, padded);
-            if (!o->bias[i]) return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for biases of layer %d", op->layer);
+            if (!o->bias[i])
+                return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for biases of layer %d",
+                                op->layer);
         }
         be->decode_bytes += (uint64_t)o->w[i]->n_panels * o->w[i]->panel_bytes;
         gem_buf src = op->kind == GEM_OP_HEAD ? op->head.src : op->linear.src;

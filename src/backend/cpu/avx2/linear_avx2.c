@@ -1,12 +1,12 @@
 /* linear_avx2.c - quantised and float panels on AVX2 + FMA without VNNI.
  *
- * Idea. A 32-byte half of an R16K4 vector is 8 rows x 4 k. vpmaddubsw multiplies unsigned weights by
- * signed activations (one 4-byte group of a token, broadcast) and adds pairs into int16; weights below
- * 32 allow 4 such sums before widening (31*127*2*4 < 2^15), 6-bit ones 2; vpmaddwd by ones
+ * Idea. A 32-byte half of an R16K4 vector is 8 rows x 4 k. vpmaddubsw multiplies unsigned weights
+ * by signed activations (one 4-byte group of a token, broadcast) and adds pairs into int16; weights
+ * below 32 allow 4 such sums before widening (31*127*2*4 < 2^15), 6-bit ones 2; vpmaddwd by ones
  * widens to one int32 a row. Q8_0 takes |w| and x with w's sign. One token runs straight from the
- * packed bits (memory bound); more tokens unpack 1,024 k of the panel to bytes once, so that they stay
- * in L1 (20 KB), and pass in tiles of 16 rows x 2 tokens. Bound of a block of 1,024 products: 32
- * 256-bit loads (2 a cycle) and 40 multiplies (2 a cycle): 51 a cycle; measured on Zen 3: 33.
+ * packed bits (memory bound); more tokens unpack 1,024 k of the panel to bytes once, so that they
+ * stay in L1 (20 KB), and pass in tiles of 16 rows x 2 tokens. Bound of a block of 1,024 products:
+ * 32 256-bit loads (2 a cycle) and 40 multiplies (2 a cycle): 51 a cycle; measured on Zen 3: 33.
  * Arithmetic and its order: panel.h. */
 #include "backend/cpu/kernels.h"
 
@@ -14,7 +14,16 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-typedef enum unpack_kind { U_Q4_0, U_Q4_1, U_Q5_0, U_Q5_1, U_Q8_0, U_Q4_K, U_Q5_K, U_Q6_K } unpack_kind;
+typedef enum unpack_kind {
+    U_Q4_0,
+    U_Q4_1,
+    U_Q5_0,
+    U_Q5_1,
+    U_Q8_0,
+    U_Q4_K,
+    U_Q5_K,
+    U_Q6_K
+} unpack_kind;
 
 INLINE bool kind_has_min(unpack_kind t)
 {
@@ -26,7 +35,8 @@ INLINE int kind_offset_shift(unpack_kind t) /* offset 8, 16, 32 as a shift; -1: 
     return t == U_Q4_0 ? 3 : t == U_Q5_0 ? 4 : t == U_Q6_K ? 5 : -1;
 }
 
-INLINE int kind_chain(unpack_kind t) /* vpmaddubsw sums before widening: fewer than fit is no loss */
+INLINE int
+kind_chain(unpack_kind t) /* vpmaddubsw sums before widening: fewer than fit is no loss */
 {
     return t == U_Q6_K ? 2 : t == U_Q8_0 ? 1 : 4;
 }
@@ -41,14 +51,30 @@ INLINE block_ref block_at(unpack_kind t, const uint8_t *panel, int64_t b)
 {
     block_ref r = {0};
     switch (t) {
-    case U_Q4_0: r.unit = panel + b * 288, r.vec = r.unit + 32; break;
-    case U_Q4_1: r.unit = panel + b * 320, r.vec = r.unit + 64; break;
-    case U_Q5_0: r.unit = panel + b * 352, r.vec = r.unit + 32; break;
-    case U_Q5_1: r.unit = panel + b * 384, r.vec = r.unit + 64; break;
-    case U_Q8_0: r.unit = panel + b * 544, r.vec = r.unit + 32; break;
-    case U_Q4_K: r.unit = panel + b / 8 * 2368, r.sub = (int)(b % 8), r.vec = r.unit + 320 + r.sub * 256; break;
-    case U_Q5_K: r.unit = panel + b / 8 * 2880, r.sub = (int)(b % 8), r.vec = r.unit + 320 + r.sub * 320; break;
-    case U_Q6_K: r.unit = panel + b / 8 * 3360, r.sub = (int)(b % 8), r.vec = r.unit + 64 + r.sub * 416; break;
+    case U_Q4_0:
+        r.unit = panel + b * 288, r.vec = r.unit + 32;
+        break;
+    case U_Q4_1:
+        r.unit = panel + b * 320, r.vec = r.unit + 64;
+        break;
+    case U_Q5_0:
+        r.unit = panel + b * 352, r.vec = r.unit + 32;
+        break;
+    case U_Q5_1:
+        r.unit = panel + b * 384, r.vec = r.unit + 64;
+        break;
+    case U_Q8_0:
+        r.unit = panel + b * 544, r.vec = r.unit + 32;
+        break;
+    case U_Q4_K:
+        r.unit = panel + b / 8 * 2368, r.sub = (int)(b % 8), r.vec = r.unit + 320 + r.sub * 256;
+        break;
+    case U_Q5_K:
+        r.unit = panel + b / 8 * 2880, r.sub = (int)(b % 8), r.vec = r.unit + 320 + r.sub * 320;
+        break;
+    case U_Q6_K:
+        r.unit = panel + b / 8 * 3360, r.sub = (int)(b % 8), r.vec = r.unit + 64 + r.sub * 416;
+        break;
     }
     r.plane = r.vec + 256;
     return r;
@@ -61,7 +87,8 @@ INLINE void unpack_half(unpack_kind t, const block_ref *r, int h, __m256i w[8])
     if (t == U_Q8_0) {
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++)
-            w[j] = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(r->vec + 64 * j + 32 * h)), _mm256_set1_epi8((char)0x80));
+            w[j] = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(r->vec + 64 * j + 32 * h)),
+                                    _mm256_set1_epi8((char)0x80));
         return;
     }
 #pragma GCC unroll 4
@@ -71,7 +98,8 @@ INLINE void unpack_half(unpack_kind t, const block_ref *r, int h, __m256i w[8])
         w[j + 4] = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
     }
     if (t == U_Q5_0 || t == U_Q5_1 || t == U_Q5_K) {
-        __m256i p = _mm256_loadu_si256((const __m256i *)(r->plane + 32 * h)), bit = _mm256_set1_epi8(16);
+        __m256i p = _mm256_loadu_si256((const __m256i *)(r->plane + 32 * h)),
+                bit = _mm256_set1_epi8(16);
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++) {
             __m256i s = j < 4 ? _mm256_slli_epi16(p, 4 - j) : _mm256_srli_epi16(p, j - 4);
@@ -84,9 +112,11 @@ INLINE void unpack_half(unpack_kind t, const block_ref *r, int h, __m256i w[8])
         for (int g = 0; g < 2; g++) {
             __m256i p = _mm256_loadu_si256((const __m256i *)(r->plane + 64 * g + 32 * h));
             w[2 * g] = _mm256_or_si256(w[2 * g], _mm256_and_si256(_mm256_slli_epi16(p, 4), bits));
-            w[2 * g + 4] = _mm256_or_si256(w[2 * g + 4], _mm256_and_si256(_mm256_slli_epi16(p, 2), bits));
+            w[2 * g + 4] =
+                _mm256_or_si256(w[2 * g + 4], _mm256_and_si256(_mm256_slli_epi16(p, 2), bits));
             w[2 * g + 1] = _mm256_or_si256(w[2 * g + 1], _mm256_and_si256(p, bits));
-            w[2 * g + 5] = _mm256_or_si256(w[2 * g + 5], _mm256_and_si256(_mm256_srli_epi16(p, 2), bits));
+            w[2 * g + 5] =
+                _mm256_or_si256(w[2 * g + 5], _mm256_and_si256(_mm256_srli_epi16(p, 2), bits));
         }
     }
 }
@@ -114,8 +144,10 @@ INLINE void load_scales(unpack_kind t, const block_ref *r, int h, __m256 *a, __m
     }
     if (t == U_Q6_K) {
         const uint8_t *sc = r->vec - 32;
-        __m256 s0 = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(sc + 8 * h))));
-        __m256 s1 = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(sc + 16 + 8 * h))));
+        __m256 s0 = _mm256_cvtepi32_ps(
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(sc + 8 * h))));
+        __m256 s1 = _mm256_cvtepi32_ps(
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(sc + 16 + 8 * h))));
         *b = _mm256_mul_ps(*a, s1);
         *a = _mm256_mul_ps(*a, s0);
     }
@@ -143,12 +175,16 @@ INLINE __m256i broadcast4(const int8_t *q)
 }
 
 /* t: int32 sums with the offset applied -> the canonical float step. */
-INLINE __m256 step(unpack_kind t, __m256i t0, __m256i t1, __m256 a, __m256 b, const token_block *x, int64_t blk, __m256 acc)
+INLINE __m256 step(unpack_kind t, __m256i t0, __m256i t1, __m256 a, __m256 b, const token_block *x,
+                   int64_t blk, __m256 acc)
 {
     __m256 xs = _mm256_set1_ps(x->xs[blk]), f = _mm256_cvtepi32_ps(t0);
-    if (t == U_Q6_K) return _mm256_fmadd_ps(_mm256_fmadd_ps(b, _mm256_cvtepi32_ps(t1), _mm256_mul_ps(a, f)), xs, acc);
+    if (t == U_Q6_K)
+        return _mm256_fmadd_ps(_mm256_fmadd_ps(b, _mm256_cvtepi32_ps(t1), _mm256_mul_ps(a, f)), xs,
+                               acc);
     if (kind_has_min(t))
-        return _mm256_fmadd_ps(_mm256_fmadd_ps(b, _mm256_set1_ps(x->xsum[blk]), _mm256_mul_ps(a, f)), xs, acc);
+        return _mm256_fmadd_ps(
+            _mm256_fmadd_ps(b, _mm256_set1_ps(x->xsum[blk]), _mm256_mul_ps(a, f)), xs, acc);
     return _mm256_fmadd_ps(f, _mm256_mul_ps(a, xs), acc);
 }
 
@@ -159,32 +195,34 @@ INLINE __m256i start(unpack_kind t, const int32_t *nsum)
 }
 
 /* NC tokens x 8 rows of one block: w holds 8 groups, `stride` vectors apart. */
-#define TILE_DOT(T, NC, W_AT)                                                                         \
-    do {                                                                                               \
-        const __m256i ones = _mm256_set1_epi16(1);                                                     \
-        const int chain = kind_chain(T);                                                               \
-        _Pragma("GCC unroll 8") for (int g = 0; g < 8; g += chain)                                     \
-        {                                                                                              \
-            __m256i p[NC];                                                                             \
-            _Pragma("GCC unroll 8") for (int j = g; j < g + chain; j++)                                \
-            {                                                                                          \
-                __m256i w = W_AT(j);                                                                   \
-                __m256i aw = (T) == U_Q8_0 ? _mm256_abs_epi8(w) : w;                                   \
-                _Pragma("GCC unroll 4") for (int i_ = 0; i_ < (NC); i_++)                                 \
-                {                                                                                      \
-                    __m256i v = broadcast4(x[i_].q + 32 * b + 4 * j);                                   \
-                    if ((T) == U_Q8_0) v = _mm256_sign_epi8(v, w);                                     \
-                    v = _mm256_maddubs_epi16(aw, v);                                                   \
-                    p[i_] = j == g ? v : _mm256_add_epi16(p[i_], v);                                     \
-                }                                                                                      \
-            }                                                                                          \
-            _Pragma("GCC unroll 4") for (int i_ = 0; i_ < (NC); i_++)                                     \
-            {                                                                                          \
-                __m256i v = _mm256_madd_epi16(p[i_], ones);                                             \
-                if ((T) == U_Q6_K && g >= 4) t1[i_] = _mm256_add_epi32(t1[i_], v);                       \
-                else t0[i_] = _mm256_add_epi32(t0[i_], v);                                               \
-            }                                                                                          \
-        }                                                                                              \
+#define TILE_DOT(T, NC, W_AT)                                                                      \
+    do {                                                                                           \
+        const __m256i ones = _mm256_set1_epi16(1);                                                 \
+        const int chain = kind_chain(T);                                                           \
+        _Pragma("GCC unroll 8") for (int g = 0; g < 8; g += chain)                                 \
+        {                                                                                          \
+            __m256i p[NC];                                                                         \
+            _Pragma("GCC unroll 8") for (int j = g; j < g + chain; j++)                            \
+            {                                                                                      \
+                __m256i w = W_AT(j);                                                               \
+                __m256i aw = (T) == U_Q8_0 ? _mm256_abs_epi8(w) : w;                               \
+                _Pragma("GCC unroll 4") for (int i_ = 0; i_ < (NC); i_++)                          \
+                {                                                                                  \
+                    __m256i v = broadcast4(x[i_].q + 32 * b + 4 * j);                              \
+                    if ((T) == U_Q8_0) v = _mm256_sign_epi8(v, w);                                 \
+                    v = _mm256_maddubs_epi16(aw, v);                                               \
+                    p[i_] = j == g ? v : _mm256_add_epi16(p[i_], v);                               \
+                }                                                                                  \
+            }                                                                                      \
+            _Pragma("GCC unroll 4") for (int i_ = 0; i_ < (NC); i_++)                              \
+            {                                                                                      \
+                __m256i v = _mm256_madd_epi16(p[i_], ones);                                        \
+                if ((T) == U_Q6_K && g >= 4)                                                       \
+                    t1[i_] = _mm256_add_epi32(t1[i_], v);                                          \
+                else                                                                               \
+                    t0[i_] = _mm256_add_epi32(t0[i_], v);                                          \
+            }                                                                                      \
+        }                                                                                          \
     } while (0)
 
 INLINE void starts(unpack_kind t, const token_block *x, int64_t b, __m256i *t0, __m256i *t1)
@@ -193,17 +231,23 @@ INLINE void starts(unpack_kind t, const token_block *x, int64_t b, __m256i *t0, 
     *t1 = t == U_Q6_K ? start(t, x->nsum16 + 2 * b + 1) : _mm256_setzero_si256();
 }
 
-/* The same block further on: the hardware prefetchers alone stop short of the roof. Far ahead for one
- * stream; four streams must not push each other out of L1 (measured: 512 bytes beat 1 to 8 KB). */
+/* The same block further on: the hardware prefetchers alone stop short of the roof. Far ahead for
+ * one stream; four streams must not push each other out of L1 (measured: 512 bytes beat 1 to 8 KB).
+ */
 INLINE void prefetch_block(unpack_kind t, const block_ref *r, int ahead)
 {
-    const int bytes = t == U_Q8_0 ? 544 : t == U_Q6_K ? 416 : t == U_Q4_0 || t == U_Q4_K ? 288 : 352;
+    const int bytes = t == U_Q8_0                  ? 544
+                      : t == U_Q6_K                ? 416
+                      : t == U_Q4_0 || t == U_Q4_K ? 288
+                                                   : 352;
 #pragma GCC unroll 9
-    for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)r->vec + ahead + i, _MM_HINT_T0);
+    for (int i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)r->vec + ahead + i, _MM_HINT_T0);
 }
 
 /* acc of both halves of a panel after block b of one token, straight from the packed bits. */
-INLINE void direct_block(unpack_kind t, const uint8_t *panel, const token_block x[1], int64_t b, int ahead, __m256 acc[2])
+INLINE void direct_block(unpack_kind t, const uint8_t *panel, const token_block x[1], int64_t b,
+                         int ahead, __m256 acc[2])
 {
     block_ref r = block_at(t, panel, b);
     prefetch_block(t, &r, ahead);
@@ -225,28 +269,32 @@ INLINE void direct1(unpack_kind t, const gem_panel_args *a)
 {
     const token_block x[1] = {token_at(&a->x, 0)};
     __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (int64_t b = 0; b < a->k / 32; b++) direct_block(t, a->panel, x, b, 8192, acc);
+    for (int64_t b = 0; b < a->k / 32; b++)
+        direct_block(t, a->panel, x, b, 8192, acc);
     _mm256_storeu_ps(a->y, acc[0]);
     _mm256_storeu_ps(a->y + 8, acc[1]);
 }
 
-/* Four panels that lie far apart are four memory streams: on Zen 3 they bring 20 to 28 % more bytes a
- * second than one, which neighbouring panels and prefetching further ahead do not. */
+/* Four panels that lie far apart are four memory streams: on Zen 3 they bring 20 to 28 % more bytes
+ * a second than one, which neighbouring panels and prefetching further ahead do not. */
 INLINE void direct4(unpack_kind t, const gem_panel_args *a)
 {
     const token_block x[1] = {token_at(&a->x, 0)};
     const size_t stride = a->panel_bytes;
     __m256 acc[GEM_PANEL_STREAMS][2];
-    for (int s = 0; s < GEM_PANEL_STREAMS; s++) acc[s][0] = acc[s][1] = _mm256_setzero_ps();
+    for (int s = 0; s < GEM_PANEL_STREAMS; s++)
+        acc[s][0] = acc[s][1] = _mm256_setzero_ps();
     for (int64_t b = 0; b < a->k / 32; b++)
-        for (int s = 0; s < GEM_PANEL_STREAMS; s++) direct_block(t, a->panel + (size_t)s * stride, x, b, 512, acc[s]);
+        for (int s = 0; s < GEM_PANEL_STREAMS; s++)
+            direct_block(t, a->panel + (size_t)s * stride, x, b, 512, acc[s]);
     for (int s = 0; s < GEM_PANEL_STREAMS; s++) {
         _mm256_storeu_ps(a->y + 16 * s, acc[s][0]);
         _mm256_storeu_ps(a->y + 16 * s + 8, acc[s][1]);
     }
 }
 
-/* Blocks [first, first + n) of a panel, unpacked: a stretch of k that stays in L1 while all tokens pass. */
+/* Blocks [first, first + n) of a panel, unpacked: a stretch of k that stays in L1 while all tokens
+ * pass. */
 enum { STRETCH = 1024 / 32 };
 typedef struct stretch {
     int64_t first, n;
@@ -254,7 +302,8 @@ typedef struct stretch {
     const float *scales;  /* a block: two vectors of 16 scales or minima */
 } stretch;
 
-INLINE void unpack_stretch(unpack_kind t, const gem_panel_args *a, const stretch *k, __m256i *bytes, float *scales)
+INLINE void unpack_stretch(unpack_kind t, const gem_panel_args *a, const stretch *k, __m256i *bytes,
+                           float *scales)
 {
     for (int64_t b = 0; b < k->n; b++) {
         block_ref r = block_at(t, a->panel, k->first + b);
@@ -265,43 +314,47 @@ INLINE void unpack_stretch(unpack_kind t, const gem_panel_args *a, const stretch
             unpack_half(t, &r, h, w8);
             load_scales(t, &r, h, &sa, &sb);
 #pragma GCC unroll 8
-            for (int j = 0; j < 8; j++) _mm256_store_si256(bytes + 16 * b + 2 * j + h, w8[j]);
+            for (int j = 0; j < 8; j++)
+                _mm256_store_si256(bytes + 16 * b + 2 * j + h, w8[j]);
             _mm256_store_ps(scales + 32 * b + 8 * h, sa);
             _mm256_store_ps(scales + 32 * b + 16 + 8 * h, sb);
         }
     }
 }
 
-/* 16 rows x 2 tokens of one block, in assembly: compilers spill the sums here, which halves the rate.
- * Sums of one chain stay in int16 (p), a chain ends by widening into t. */
-#define DOT_FIRST(j)                                                                                   \
-    "vmovdqa 64*" #j "(%[w]), %[w0]\n\tvmovdqa 64*" #j "+32(%[w]), %[w1]\n\t"                          \
-    "vpbroadcastd 4*" #j "(%[x0]), %[v]\n\t"                                                           \
-    "vpmaddubsw %[v], %[w0], %[p0]\n\tvpmaddubsw %[v], %[w1], %[p1]\n\t"                              \
-    "vpbroadcastd 4*" #j "(%[x1]), %[v]\n\t"                                                           \
+/* 16 rows x 2 tokens of one block, in assembly: compilers spill the sums here, which halves the
+ * rate. Sums of one chain stay in int16 (p), a chain ends by widening into t. */
+#define DOT_FIRST(j)                                                                               \
+    "vmovdqa 64*" #j "(%[w]), %[w0]\n\tvmovdqa 64*" #j "+32(%[w]), %[w1]\n\t"                      \
+    "vpbroadcastd 4*" #j "(%[x0]), %[v]\n\t"                                                       \
+    "vpmaddubsw %[v], %[w0], %[p0]\n\tvpmaddubsw %[v], %[w1], %[p1]\n\t"                           \
+    "vpbroadcastd 4*" #j "(%[x1]), %[v]\n\t"                                                       \
     "vpmaddubsw %[v], %[w0], %[p2]\n\tvpmaddubsw %[v], %[w1], %[p3]\n\t"
-#define DOT_NEXT(j)                                                                                    \
-    "vmovdqa 64*" #j "(%[w]), %[w0]\n\tvmovdqa 64*" #j "+32(%[w]), %[w1]\n\t"                          \
-    "vpbroadcastd 4*" #j "(%[x0]), %[v]\n\t"                                                           \
-    "vpmaddubsw %[v], %[w0], %[u]\n\tvpmaddubsw %[v], %[w1], %[v]\n\t"                                \
-    "vpaddw %[u], %[p0], %[p0]\n\tvpaddw %[v], %[p1], %[p1]\n\t"                                      \
-    "vpbroadcastd 4*" #j "(%[x1]), %[v]\n\t"                                                           \
-    "vpmaddubsw %[v], %[w0], %[u]\n\tvpmaddubsw %[v], %[w1], %[v]\n\t"                                \
+#define DOT_NEXT(j)                                                                                \
+    "vmovdqa 64*" #j "(%[w]), %[w0]\n\tvmovdqa 64*" #j "+32(%[w]), %[w1]\n\t"                      \
+    "vpbroadcastd 4*" #j "(%[x0]), %[v]\n\t"                                                       \
+    "vpmaddubsw %[v], %[w0], %[u]\n\tvpmaddubsw %[v], %[w1], %[v]\n\t"                             \
+    "vpaddw %[u], %[p0], %[p0]\n\tvpaddw %[v], %[p1], %[p1]\n\t"                                   \
+    "vpbroadcastd 4*" #j "(%[x1]), %[v]\n\t"                                                       \
+    "vpmaddubsw %[v], %[w0], %[u]\n\tvpmaddubsw %[v], %[w1], %[v]\n\t"                             \
     "vpaddw %[u], %[p2], %[p2]\n\tvpaddw %[v], %[p3], %[p3]\n\t"
-#define DOT_FOLD                                                                                       \
-    "vpmaddwd %[ones], %[p0], %[p0]\n\tvpmaddwd %[ones], %[p1], %[p1]\n\t"                            \
-    "vpmaddwd %[ones], %[p2], %[p2]\n\tvpmaddwd %[ones], %[p3], %[p3]\n\t"                            \
-    "vpaddd %[p0], %[t0], %[t0]\n\tvpaddd %[p1], %[t1], %[t1]\n\t"                                    \
+#define DOT_FOLD                                                                                   \
+    "vpmaddwd %[ones], %[p0], %[p0]\n\tvpmaddwd %[ones], %[p1], %[p1]\n\t"                         \
+    "vpmaddwd %[ones], %[p2], %[p2]\n\tvpmaddwd %[ones], %[p3], %[p3]\n\t"                         \
+    "vpaddd %[p0], %[t0], %[t0]\n\tvpaddd %[p1], %[t1], %[t1]\n\t"                                 \
     "vpaddd %[p2], %[t2], %[t2]\n\tvpaddd %[p3], %[t3], %[t3]\n\t"
-#define DOT_ASM(text)                                                                                  \
-    __asm__(text                                                                                       \
-            : [t0] "+x"(t0), [t1] "+x"(t1), [t2] "+x"(t2), [t3] "+x"(t3), [p0] "=&x"(p0), [p1] "=&x"(p1), \
-              [p2] "=&x"(p2), [p3] "=&x"(p3), [w0] "=&x"(w0), [w1] "=&x"(w1), [v] "=&x"(v), [u] "=&x"(u) \
-            : [w] "r"(w), [x0] "r"(x0), [x1] "r"(x1), [ones] "x"(ones), "m"(*(const char(*)[512])w),    \
-              "m"(*(const char(*)[32])x0), "m"(*(const char(*)[32])x1))
+#define DOT_ASM(text)                                                                              \
+    __asm__(text                                                                                   \
+            : [t0] "+x"(t0), [t1] "+x"(t1), [t2] "+x"(t2), [t3] "+x"(t3), [p0] "=&x"(p0),          \
+              [p1] "=&x"(p1), [p2] "=&x"(p2), [p3] "=&x"(p3), [w0] "=&x"(w0), [w1] "=&x"(w1),      \
+              [v] "=&x"(v), [u] "=&x"(u)                                                           \
+            : [w] "r"(w), [x0] "r"(x0), [x1] "r"(x1), [ones] "x"(ones),                            \
+              "m"(*(const char(*)[512])w), "m"(*(const char(*)[32])x0),                            \
+              "m"(*(const char(*)[32])x1))
 
 /* acc of (token, half of the rows) after one block. */
-INLINE __m256 step2(unpack_kind t, __m256i ta, __m256i tb, const float *s, int h, const token_block *x, int64_t b, __m256 acc)
+INLINE __m256 step2(unpack_kind t, __m256i ta, __m256i tb, const float *s, int h,
+                    const token_block *x, int64_t b, __m256 acc)
 {
     return step(t, ta, tb, _mm256_load_ps(s + 8 * h), _mm256_load_ps(s + 16 + 8 * h), x, b, acc);
 }
@@ -318,7 +371,8 @@ INLINE void tile2(unpack_kind t, const gem_panel_args *a, const stretch *k, int 
     const float *s = k->scales;
     const token_block xa = token_at(&a->x, (size_t)c), xb = token_at(&a->x, (size_t)c + 1);
     float *y = a->y + (size_t)c * a->ldy;
-    __m256 a0 = so_far(k, y), a1 = so_far(k, y + 8), b0 = so_far(k, y + a->ldy), b1 = so_far(k, y + a->ldy + 8);
+    __m256 a0 = so_far(k, y), a1 = so_far(k, y + 8), b0 = so_far(k, y + a->ldy),
+           b1 = so_far(k, y + a->ldy + 8);
     for (int64_t b = k->first; b < k->first + k->n; b++, w += 16, s += 32) {
         const int8_t *x0 = xa.q + 32 * b, *x1 = xb.q + 32 * b;
         __m256i p0, p1, p2, p3, w0, w1, v, u, t0, t1, t2, t3, later_a, later_b;
@@ -335,8 +389,8 @@ INLINE void tile2(unpack_kind t, const gem_panel_args *a, const stretch *k, int 
             b0 = step2(t, f2, t2, s, 0, &xb, b, b0);
             b1 = step2(t, f3, t3, s, 1, &xb, b, b1);
         } else {
-            DOT_ASM(DOT_FIRST(0) DOT_NEXT(1) DOT_NEXT(2) DOT_NEXT(3) DOT_FOLD
-                    DOT_FIRST(4) DOT_NEXT(5) DOT_NEXT(6) DOT_NEXT(7) DOT_FOLD);
+            DOT_ASM(DOT_FIRST(0) DOT_NEXT(1) DOT_NEXT(2) DOT_NEXT(3) DOT_FOLD DOT_FIRST(4)
+                        DOT_NEXT(5) DOT_NEXT(6) DOT_NEXT(7) DOT_FOLD);
             a0 = step2(t, t0, t0, s, 0, &xa, b, a0);
             a1 = step2(t, t1, t1, s, 1, &xa, b, a1);
             b0 = step2(t, t2, t2, s, 0, &xb, b, b0);
@@ -372,26 +426,30 @@ INLINE void tile1(unpack_kind t, const gem_panel_args *a, const stretch *k, int 
 /* Q8_0: 8 rows x 4 tokens; signs take so much that loads do not matter. */
 INLINE void tile4_q8_0(const gem_panel_args *a, const stretch *k, int c)
 {
-    const token_block x[4] = {token_at(&a->x, (size_t)c), token_at(&a->x, (size_t)c + 1), token_at(&a->x, (size_t)c + 2),
-                              token_at(&a->x, (size_t)c + 3)};
+    const token_block x[4] = {token_at(&a->x, (size_t)c), token_at(&a->x, (size_t)c + 1),
+                              token_at(&a->x, (size_t)c + 2), token_at(&a->x, (size_t)c + 3)};
     for (int h = 0; h < 2; h++) {
         const __m256i *wp = k->bytes + h;
         const float *s = k->scales;
         float *y = a->y + (size_t)c * a->ldy + 8 * h;
         __m256 acc[4];
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) acc[i] = so_far(k, y + (size_t)i * a->ldy);
+        for (int i = 0; i < 4; i++)
+            acc[i] = so_far(k, y + (size_t)i * a->ldy);
         for (int64_t b = k->first; b < k->first + k->n; b++, wp += 16, s += 32) {
-            __m256i t0[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+            __m256i t0[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                             _mm256_setzero_si256()};
             __m256i t1[4];
 #define W_AT(j) _mm256_load_si256(wp + 2 * (j))
             TILE_DOT(U_Q8_0, 4, W_AT);
 #undef W_AT
 #pragma GCC unroll 4
-            for (int i = 0; i < 4; i++) acc[i] = step2(U_Q8_0, t0[i], t0[i], s, h, &x[i], b, acc[i]);
+            for (int i = 0; i < 4; i++)
+                acc[i] = step2(U_Q8_0, t0[i], t0[i], s, h, &x[i], b, acc[i]);
         }
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) _mm256_storeu_ps(y + (size_t)i * a->ldy, acc[i]);
+        for (int i = 0; i < 4; i++)
+            _mm256_storeu_ps(y + (size_t)i * a->ldy, acc[i]);
     }
 }
 
@@ -408,22 +466,25 @@ INLINE void linear(unpack_kind t, const gem_panel_args *a)
         int c = 0;
         unpack_stretch(t, a, &k, bytes, scales);
         if (t == U_Q8_0)
-            for (; c + 4 <= a->n; c += 4) tile4_q8_0(a, &k, c);
+            for (; c + 4 <= a->n; c += 4)
+                tile4_q8_0(a, &k, c);
         else
-            for (; c + 2 <= a->n; c += 2) tile2(t, a, &k, c);
-        for (; c < a->n; c++) tile1(t, a, &k, c);
+            for (; c + 2 <= a->n; c += 2)
+                tile2(t, a, &k, c);
+        for (; c < a->n; c++)
+            tile1(t, a, &k, c);
     }
 }
 
 /* One function a type and shape, so that every kind is a constant where it is inlined. */
-#define LINEAR(name, T)                                                                               \
-    static void linear_##name##_avx2(const gem_panel_args *a)                                          \
-    {                                                                                                  \
-        linear(T, a);                                                                                  \
-    }                                                                                                  \
-    static void linear4_##name##_avx2(const gem_panel_args *a)                                         \
-    {                                                                                                  \
-        direct4(T, a);                                                                                 \
+#define LINEAR(name, T)                                                                            \
+    static void linear_##name##_avx2(const gem_panel_args *a)                                      \
+    {                                                                                              \
+        linear(T, a);                                                                              \
+    }                                                                                              \
+    static void linear4_##name##_avx2(const gem_panel_args *a)                                     \
+    {                                                                                              \
+        direct4(T, a);                                                                             \
     }
 LINEAR(q4_0, U_Q4_0)
 LINEAR(q4_1, U_Q4_1)
@@ -452,44 +513,48 @@ INLINE void load16(gem_panel_type t, const uint8_t *panel, int64_t i, __m256 w[2
     }
 }
 
-#define FLOAT_TILE(T, NC)                                                                              \
-    do {                                                                                               \
-        __m256 acc[NC][2];                                                                             \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++) acc[i][0] = acc[i][1] = _mm256_setzero_ps(); \
-        const float *x = a->xf + (size_t)c * a->ldx;                                                   \
-        for (int64_t k0 = 0; k0 < a->k; k0 += 32) {                                                    \
-            __m256 s[NC][2];                                                                           \
-            _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++) s[i][0] = s[i][1] = _mm256_setzero_ps(); \
-            int64_t end = GEM_MIN(k0 + 32, a->k);                                                      \
-            for (int64_t k = k0; k < end; k++) {                                                       \
-                __m256 w[2];                                                                           \
-                load16(T, panel, k, w);                                                                \
-                _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                                 \
-                {                                                                                      \
-                    __m256 v = _mm256_broadcast_ss(x + (size_t)i * a->ldx + k);                        \
-                    s[i][0] = _mm256_fmadd_ps(w[0], v, s[i][0]);                                       \
-                    s[i][1] = _mm256_fmadd_ps(w[1], v, s[i][1]);                                       \
-                }                                                                                      \
-            }                                                                                          \
-            _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                                     \
-            {                                                                                          \
-                acc[i][0] = _mm256_add_ps(acc[i][0], s[i][0]);                                         \
-                acc[i][1] = _mm256_add_ps(acc[i][1], s[i][1]);                                         \
-            }                                                                                          \
-        }                                                                                              \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                                         \
-        {                                                                                              \
-            _mm256_storeu_ps(a->y + (size_t)(c + i) * a->ldy, acc[i][0]);                              \
-            _mm256_storeu_ps(a->y + (size_t)(c + i) * a->ldy + 8, acc[i][1]);                          \
-        }                                                                                              \
+#define FLOAT_TILE(T, NC)                                                                          \
+    do {                                                                                           \
+        __m256 acc[NC][2];                                                                         \
+        _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++) acc[i][0] = acc[i][1] =             \
+            _mm256_setzero_ps();                                                                   \
+        const float *x = a->xf + (size_t)c * a->ldx;                                               \
+        for (int64_t k0 = 0; k0 < a->k; k0 += 32) {                                                \
+            __m256 s[NC][2];                                                                       \
+            _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++) s[i][0] = s[i][1] =             \
+                _mm256_setzero_ps();                                                               \
+            int64_t end = GEM_MIN(k0 + 32, a->k);                                                  \
+            for (int64_t k = k0; k < end; k++) {                                                   \
+                __m256 w[2];                                                                       \
+                load16(T, panel, k, w);                                                            \
+                _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                             \
+                {                                                                                  \
+                    __m256 v = _mm256_broadcast_ss(x + (size_t)i * a->ldx + k);                    \
+                    s[i][0] = _mm256_fmadd_ps(w[0], v, s[i][0]);                                   \
+                    s[i][1] = _mm256_fmadd_ps(w[1], v, s[i][1]);                                   \
+                }                                                                                  \
+            }                                                                                      \
+            _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                                 \
+            {                                                                                      \
+                acc[i][0] = _mm256_add_ps(acc[i][0], s[i][0]);                                     \
+                acc[i][1] = _mm256_add_ps(acc[i][1], s[i][1]);                                     \
+            }                                                                                      \
+        }                                                                                          \
+        _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                                     \
+        {                                                                                          \
+            _mm256_storeu_ps(a->y + (size_t)(c + i) * a->ldy, acc[i][0]);                          \
+            _mm256_storeu_ps(a->y + (size_t)(c + i) * a->ldy + 8, acc[i][1]);                      \
+        }                                                                                          \
     } while (0)
 
 INLINE void floats(gem_panel_type t, const gem_panel_args *a)
 {
     const uint8_t *panel = a->panel;
     int c = 0;
-    for (; c + 4 <= a->n; c += 4) FLOAT_TILE(t, 4);
-    for (; c < a->n; c++) FLOAT_TILE(t, 1);
+    for (; c + 4 <= a->n; c += 4)
+        FLOAT_TILE(t, 4);
+    for (; c < a->n; c++)
+        FLOAT_TILE(t, 1);
 }
 
 static void linear_f32_avx2(const gem_panel_args *a)

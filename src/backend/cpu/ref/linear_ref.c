@@ -12,8 +12,8 @@ static float half_at(const uint8_t *p, int i)
 }
 
 /* Exact sum over elements [e0, e1) of a 32-block: (nibble | fifth bit or 2-bit plane) * q. */
-static int32_t dot_nibbles(const uint8_t *vec, const uint8_t *plane5, const uint8_t *plane6, int row,
-                           const int8_t *q, int e0, int e1)
+static int32_t dot_nibbles(const uint8_t *vec, const uint8_t *plane5, const uint8_t *plane6,
+                           int row, const int8_t *q, int e0, int e1)
 {
     int32_t t = 0;
     for (int e = e0; e < e1; e++) {
@@ -132,8 +132,10 @@ static void linear_q6_k_ref(const gem_panel_args *a)
                 const int8_t *q = x.q + 32 * b;
                 float d = half_at(u, r);
                 float s0 = d * (float)(int8_t)sub[r], s1 = d * (float)(int8_t)sub[16 + r];
-                int32_t t0 = dot_nibbles(sub + 32, NULL, sub + 288, r, q, 0, 16) + 32 * x.nsum16[2 * b];
-                int32_t t1 = dot_nibbles(sub + 32, NULL, sub + 288, r, q, 16, 32) + 32 * x.nsum16[2 * b + 1];
+                int32_t t0 =
+                    dot_nibbles(sub + 32, NULL, sub + 288, r, q, 0, 16) + 32 * x.nsum16[2 * b];
+                int32_t t1 =
+                    dot_nibbles(sub + 32, NULL, sub + 288, r, q, 16, 32) + 32 * x.nsum16[2 * b + 1];
                 acc = fmaf(fmaf(s1, (float)t1, s0 * (float)t0), x.xs[b], acc);
             }
             a->y[(size_t)c * a->ldy + (size_t)r] = acc;

@@ -1,5 +1,6 @@
 /* rows_ref.c - row-wise ops and attention, scalar: the oracle of their SIMD forms. Every sum has a
- * fixed order: 16 virtual lanes (element i in lane i % 16, ascending), then the tree of math_ref.h. */
+ * fixed order: 16 virtual lanes (element i in lane i % 16, ascending), then the tree of math_ref.h.
+ */
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/ref/math_ref.h"
 
@@ -44,14 +45,17 @@ static void quantize_ref(const float *x, int64_t n, const gem_qrows *row)
 static void norm_ref(const float *x, const float *w, int64_t n, float eps, float *y)
 {
     float lane[16] = {0};
-    for (int64_t i = 0; i < n; i++) lane[i % 16] = fmaf(x[i], x[i], lane[i % 16]);
+    for (int64_t i = 0; i < n; i++)
+        lane[i % 16] = fmaf(x[i], x[i], lane[i % 16]);
     float r = 1.0f / sqrtf(gem_tree16_ref(lane) / (float)n + eps);
-    for (int64_t i = 0; i < n; i++) y[i] = w ? (x[i] * r) * w[i] : x[i] * r;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = w ? (x[i] * r) * w[i] : x[i] * r;
 }
 
 static void add_ref(float *x, const float *t, int64_t n, float scale)
 {
-    for (int64_t i = 0; i < n; i++) x[i] = (x[i] + t[i]) * scale;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (x[i] + t[i]) * scale;
 }
 
 static void glu_ref(gem_act act, const float *gate, const float *up, int64_t n, float *dst)
@@ -67,7 +71,8 @@ static void rope_ref(float *x, const float *cs, const float *sn, int half, int64
         x[i] = fmaf(-b, sn[i], a * cs[i]) * scale;
         x[i + half] = fmaf(b, cs[i], a * sn[i]) * scale;
     }
-    for (int64_t i = 2 * half; i < n; i++) x[i] = x[i] * scale;
+    for (int64_t i = 2 * half; i < n; i++)
+        x[i] = x[i] * scale;
 }
 
 static float finite_or_zero(float f)
@@ -82,7 +87,8 @@ static uint16_t to_half(float f)
     return gem_f32_to_f16(f);
 }
 
-static void append_ref(uint8_t *page, int head_dim, bool f16, int32_t slot, const float *k, const float *v)
+static void append_ref(uint8_t *page, int head_dim, bool f16, int32_t slot, const float *k,
+                       const float *v)
 {
     size_t kat = (size_t)(slot / 16) * (size_t)head_dim * 16 + (size_t)(slot % 16);
     for (int i = 0; i < head_dim; i++) {
@@ -135,7 +141,9 @@ static void attend_row(const gem_attend_args *a, int r)
         for (size_t d = 0; d < hd; d++) {
             float acc = o[d] * alpha;
             for (int j = 0; j < GEM_PAGE; j++)
-                acc = fmaf(p[j], page_value(a->page[t], a->f16, gem_page_v_at(a->head_dim, j, (int)d)), acc);
+                acc = fmaf(p[j],
+                           page_value(a->page[t], a->f16, gem_page_v_at(a->head_dim, j, (int)d)),
+                           acc);
             o[d] = acc + 0.0f; /* -0 to 0: so leaving out unseen keys (p = 0) changes no bit */
         }
         m = top;
@@ -146,27 +154,32 @@ static void attend_row(const gem_attend_args *a, int r)
 
 static void attend_ref(const gem_attend_args *a)
 {
-    for (int r = 0; r < a->n; r++) attend_row(a, r);
+    for (int r = 0; r < a->n; r++)
+        attend_row(a, r);
 }
 
-static void attend_merge_ref(float *m, float *s, float *o, float m2, float s2, const float *o2, int64_t n)
+static void attend_merge_ref(float *m, float *s, float *o, float m2, float s2, const float *o2,
+                             int64_t n)
 {
     float top = *m > m2 ? *m : m2;
     float f1 = gem_exp_ref(*m - top), f2 = gem_exp_ref(m2 - top);
     *s = fmaf(s2, f2, *s * f1);
-    for (int64_t i = 0; i < n; i++) o[i] = fmaf(o2[i], f2, o[i] * f1);
+    for (int64_t i = 0; i < n; i++)
+        o[i] = fmaf(o2[i], f2, o[i] * f1);
     *m = top;
 }
 
 static void attend_finish_ref(const float *o, float s, int64_t n, float *dst)
 {
     float r = 1.0f / s;
-    for (int64_t i = 0; i < n; i++) dst[i] = o[i] * r;
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = o[i] * r;
 }
 
 static void softcap_ref(float *x, int64_t n, float cap)
 {
-    for (int64_t i = 0; i < n; i++) x[i] = cap * gem_tanh_ref(x[i] / cap);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = cap * gem_tanh_ref(x[i] / cap);
 }
 
 void gem_cpu_kernels_ref(gem_cpu_kernels *t)
