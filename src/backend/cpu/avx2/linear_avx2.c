@@ -8,83 +8,28 @@
  * stay in L1 (20 KB), and pass in tiles of 16 rows x 2 tokens. Bound of a block of 1,024 products:
  * 32 256-bit loads (2 a cycle) and 40 multiplies (2 a cycle): 51 a cycle; measured on Zen 3: 33.
  * Arithmetic and its order: panel.h. */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/simd/blocks.h"
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE BLOCKS_INLINE
 
-typedef enum unpack_kind {
-    U_Q4_0,
-    U_Q4_1,
-    U_Q5_0,
-    U_Q5_1,
-    U_Q8_0,
-    U_Q4_K,
-    U_Q5_K,
-    U_Q6_K
-} unpack_kind;
-
-INLINE bool kind_has_min(unpack_kind t)
+INLINE int kind_offset_shift(gem_panel_type t) /* offset 8, 16, 32 as a shift; -1: none */
 {
-    return t == U_Q4_1 || t == U_Q5_1 || t == U_Q4_K || t == U_Q5_K;
-}
-
-INLINE int kind_offset_shift(unpack_kind t) /* offset 8, 16, 32 as a shift; -1: none */
-{
-    return t == U_Q4_0 ? 3 : t == U_Q5_0 ? 4 : t == U_Q6_K ? 5 : -1;
+    return t == GEM_PANEL_Q4_0 ? 3 : t == GEM_PANEL_Q5_0 ? 4 : t == GEM_PANEL_Q6_K ? 5 : -1;
 }
 
 INLINE int
-kind_chain(unpack_kind t) /* vpmaddubsw sums before widening: fewer than fit is no loss */
+kind_chain(gem_panel_type t) /* vpmaddubsw sums before widening: fewer than fit is no loss */
 {
-    return t == U_Q6_K ? 2 : t == U_Q8_0 ? 1 : 4;
-}
-
-/* Where block b (32 k) of a panel keeps its parts. */
-typedef struct block_ref {
-    const uint8_t *unit, *vec, *plane;
-    int sub; /* sub-block in a K unit */
-} block_ref;
-
-INLINE block_ref block_at(unpack_kind t, const uint8_t *panel, int64_t b)
-{
-    block_ref r = {0};
-    switch (t) {
-    case U_Q4_0:
-        r.unit = panel + b * 288, r.vec = r.unit + 32;
-        break;
-    case U_Q4_1:
-        r.unit = panel + b * 320, r.vec = r.unit + 64;
-        break;
-    case U_Q5_0:
-        r.unit = panel + b * 352, r.vec = r.unit + 32;
-        break;
-    case U_Q5_1:
-        r.unit = panel + b * 384, r.vec = r.unit + 64;
-        break;
-    case U_Q8_0:
-        r.unit = panel + b * 544, r.vec = r.unit + 32;
-        break;
-    case U_Q4_K:
-        r.unit = panel + b / 8 * 2368, r.sub = (int)(b % 8), r.vec = r.unit + 320 + r.sub * 256;
-        break;
-    case U_Q5_K:
-        r.unit = panel + b / 8 * 2880, r.sub = (int)(b % 8), r.vec = r.unit + 320 + r.sub * 320;
-        break;
-    case U_Q6_K:
-        r.unit = panel + b / 8 * 3360, r.sub = (int)(b % 8), r.vec = r.unit + 64 + r.sub * 416;
-        break;
-    }
-    r.plane = r.vec + 256;
-    return r;
+    return t == GEM_PANEL_Q6_K ? 2 : t == GEM_PANEL_Q8_0 ? 1 : 4;
 }
 
 /* The 8 groups of half h (rows 8h..8h+7) as bytes; Q8_0 signed, all others unsigned. */
-INLINE void unpack_half(unpack_kind t, const block_ref *r, int h, __m256i w[8])
+INLINE void unpack_half(gem_panel_type t, const panel_block *r, int h, __m256i w[8])
 {
     const __m256i low = _mm256_set1_epi8(15);
-    if (t == U_Q8_0) {
+    if (t == GEM_PANEL_Q8_0) {
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++)
             w[j] = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(r->vec + 64 * j + 32 * h)),
@@ -97,7 +42,7 @@ INLINE void unpack_half(unpack_kind t, const block_ref *r, int h, __m256i w[8])
         w[j] = _mm256_and_si256(v, low);
         w[j + 4] = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
     }
-    if (t == U_Q5_0 || t == U_Q5_1 || t == U_Q5_K) {
+    if (panel_has_fifth(t)) {
         __m256i p = _mm256_loadu_si256((const __m256i *)(r->plane + 32 * h)),
                 bit = _mm256_set1_epi8(16);
 #pragma GCC unroll 8
@@ -106,7 +51,7 @@ INLINE void unpack_half(unpack_kind t, const block_ref *r, int h, __m256i w[8])
             w[j] = _mm256_or_si256(w[j], _mm256_and_si256(s, bit));
         }
     }
-    if (t == U_Q6_K) {
+    if (t == GEM_PANEL_Q6_K) {
         const __m256i bits = _mm256_set1_epi8(0x30);
 #pragma GCC unroll 2
         for (int g = 0; g < 2; g++) {
@@ -132,39 +77,24 @@ INLINE __m256 bytes8(const uint8_t *p, int h)
 }
 
 /* Scale a, and minimum (negated for K types) or second scale b, of half h. */
-INLINE void load_scales(unpack_kind t, const block_ref *r, int h, __m256 *a, __m256 *b)
+INLINE void load_scales(gem_panel_type t, const panel_block *r, int h, __m256 *a, __m256 *b)
 {
     *a = halves8(r->unit, h);
     *b = _mm256_setzero_ps();
-    if (t == U_Q4_1 || t == U_Q5_1) *b = halves8(r->unit + 32, h);
-    if (t == U_Q4_K || t == U_Q5_K) {
-        *a = _mm256_mul_ps(*a, bytes8(r->unit + 64 + 16 * r->sub, h));
-        __m256 m = _mm256_mul_ps(halves8(r->unit + 32, h), bytes8(r->unit + 192 + 16 * r->sub, h));
+    if (t == GEM_PANEL_Q4_1 || t == GEM_PANEL_Q5_1) *b = halves8(r->unit + 32, h);
+    if (t == GEM_PANEL_Q4_K || t == GEM_PANEL_Q5_K) {
+        *a = _mm256_mul_ps(*a, bytes8(r->scale, h));
+        __m256 m = _mm256_mul_ps(halves8(r->unit + 32, h), bytes8(r->min, h));
         *b = _mm256_xor_ps(m, _mm256_set1_ps(-0.0f));
     }
-    if (t == U_Q6_K) {
-        const uint8_t *sc = r->vec - 32;
+    if (t == GEM_PANEL_Q6_K) {
         __m256 s0 = _mm256_cvtepi32_ps(
-            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(sc + 8 * h))));
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(r->scale + 8 * h))));
         __m256 s1 = _mm256_cvtepi32_ps(
-            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(sc + 16 + 8 * h))));
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(r->scale + 16 + 8 * h))));
         *b = _mm256_mul_ps(*a, s1);
         *a = _mm256_mul_ps(*a, s0);
     }
-}
-
-/* Everything a token brings to block b. */
-typedef struct token_block {
-    const int8_t *q;
-    const float *xs, *xsum;
-    const int32_t *nsum, *nsum16;
-} token_block;
-
-INLINE token_block token_at(const gem_qrows *x, size_t c)
-{
-    token_block t = {x->q + c * x->ld, x->xs + c * (x->ld / 32), x->xsum + c * (x->ld / 32),
-                     x->nsum + c * (x->ld / 32), x->nsum16 + c * (x->ld / 16)};
-    return t;
 }
 
 INLINE __m256i broadcast4(const int8_t *q)
@@ -175,20 +105,20 @@ INLINE __m256i broadcast4(const int8_t *q)
 }
 
 /* t: int32 sums with the offset applied -> the canonical float step. */
-INLINE __m256 step(unpack_kind t, __m256i t0, __m256i t1, __m256 a, __m256 b, const token_block *x,
-                   int64_t blk, __m256 acc)
+INLINE __m256 step(gem_panel_type t, __m256i t0, __m256i t1, __m256 a, __m256 b,
+                   const block_column *x, int64_t blk, __m256 acc)
 {
     __m256 xs = _mm256_set1_ps(x->xs[blk]), f = _mm256_cvtepi32_ps(t0);
-    if (t == U_Q6_K)
+    if (t == GEM_PANEL_Q6_K)
         return _mm256_fmadd_ps(_mm256_fmadd_ps(b, _mm256_cvtepi32_ps(t1), _mm256_mul_ps(a, f)), xs,
                                acc);
-    if (kind_has_min(t))
+    if (panel_has_min(t))
         return _mm256_fmadd_ps(
             _mm256_fmadd_ps(b, _mm256_set1_ps(x->xsum[blk]), _mm256_mul_ps(a, f)), xs, acc);
     return _mm256_fmadd_ps(f, _mm256_mul_ps(a, xs), acc);
 }
 
-INLINE __m256i start(unpack_kind t, const int32_t *nsum)
+INLINE __m256i start(gem_panel_type t, const int32_t *nsum)
 {
     if (kind_offset_shift(t) < 0) return _mm256_setzero_si256();
     return _mm256_slli_epi32(_mm256_set1_epi32(*nsum), kind_offset_shift(t));
@@ -205,11 +135,11 @@ INLINE __m256i start(unpack_kind t, const int32_t *nsum)
             _Pragma("GCC unroll 8") for (int j = g; j < g + chain; j++)                            \
             {                                                                                      \
                 __m256i w = W_AT(j);                                                               \
-                __m256i aw = (T) == U_Q8_0 ? _mm256_abs_epi8(w) : w;                               \
+                __m256i aw = (T) == GEM_PANEL_Q8_0 ? _mm256_abs_epi8(w) : w;                       \
                 _Pragma("GCC unroll 4") for (int i_ = 0; i_ < (NC); i_++)                          \
                 {                                                                                  \
                     __m256i v = broadcast4(x[i_].q + 32 * b + 4 * j);                              \
-                    if ((T) == U_Q8_0) v = _mm256_sign_epi8(v, w);                                 \
+                    if ((T) == GEM_PANEL_Q8_0) v = _mm256_sign_epi8(v, w);                         \
                     v = _mm256_maddubs_epi16(aw, v);                                               \
                     p[i_] = j == g ? v : _mm256_add_epi16(p[i_], v);                               \
                 }                                                                                  \
@@ -217,7 +147,7 @@ INLINE __m256i start(unpack_kind t, const int32_t *nsum)
             _Pragma("GCC unroll 4") for (int i_ = 0; i_ < (NC); i_++)                              \
             {                                                                                      \
                 __m256i v = _mm256_madd_epi16(p[i_], ones);                                        \
-                if ((T) == U_Q6_K && g >= 4)                                                       \
+                if ((T) == GEM_PANEL_Q6_K && g >= 4)                                               \
                     t1[i_] = _mm256_add_epi32(t1[i_], v);                                          \
                 else                                                                               \
                     t0[i_] = _mm256_add_epi32(t0[i_], v);                                          \
@@ -225,31 +155,31 @@ INLINE __m256i start(unpack_kind t, const int32_t *nsum)
         }                                                                                          \
     } while (0)
 
-INLINE void starts(unpack_kind t, const token_block *x, int64_t b, __m256i *t0, __m256i *t1)
+INLINE void starts(gem_panel_type t, const block_column *x, int64_t b, __m256i *t0, __m256i *t1)
 {
-    *t0 = start(t, t == U_Q6_K ? x->nsum16 + 2 * b : x->nsum + b);
-    *t1 = t == U_Q6_K ? start(t, x->nsum16 + 2 * b + 1) : _mm256_setzero_si256();
+    *t0 = start(t, t == GEM_PANEL_Q6_K ? x->nsum16 + 2 * b : x->nsum + b);
+    *t1 = t == GEM_PANEL_Q6_K ? start(t, x->nsum16 + 2 * b + 1) : _mm256_setzero_si256();
 }
 
 /* The same block further on: the hardware prefetchers alone stop short of the roof. Far ahead for
  * one stream; four streams must not push each other out of L1 (measured: 512 bytes beat 1 to 8 KB).
  */
-INLINE void prefetch_block(unpack_kind t, const block_ref *r, int ahead)
+INLINE void prefetch_block(gem_panel_type t, const panel_block *r, int ahead)
 {
-    const int bytes = t == U_Q8_0                  ? 544
-                      : t == U_Q6_K                ? 416
-                      : t == U_Q4_0 || t == U_Q4_K ? 288
-                                                   : 352;
+    const int bytes = t == GEM_PANEL_Q8_0                          ? 544
+                      : t == GEM_PANEL_Q6_K                        ? 416
+                      : t == GEM_PANEL_Q4_0 || t == GEM_PANEL_Q4_K ? 288
+                                                                   : 352;
 #pragma GCC unroll 9
     for (int i = 0; i < bytes; i += 64)
         _mm_prefetch((const char *)r->vec + ahead + i, _MM_HINT_T0);
 }
 
 /* acc of both halves of a panel after block b of one token, straight from the packed bits. */
-INLINE void direct_block(unpack_kind t, const uint8_t *panel, const token_block x[1], int64_t b,
+INLINE void direct_block(gem_panel_type t, const uint8_t *panel, const block_column x[1], int64_t b,
                          int ahead, __m256 acc[2])
 {
-    block_ref r = block_at(t, panel, b);
+    panel_block r = panel_block_at(t, panel, b);
     prefetch_block(t, &r, ahead);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
@@ -265,9 +195,9 @@ INLINE void direct_block(unpack_kind t, const uint8_t *panel, const token_block 
     }
 }
 
-INLINE void direct1(unpack_kind t, const gem_panel_args *a)
+INLINE void direct1(gem_panel_type t, const gem_panel_args *a)
 {
-    const token_block x[1] = {token_at(&a->x, 0)};
+    const block_column x[1] = {block_column_at(&a->x, 0)};
     __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     for (int64_t b = 0; b < a->k / 32; b++)
         direct_block(t, a->panel, x, b, 8192, acc);
@@ -277,9 +207,9 @@ INLINE void direct1(unpack_kind t, const gem_panel_args *a)
 
 /* Four panels that lie far apart are four memory streams: on Zen 3 they bring 20 to 28 % more bytes
  * a second than one, which neighbouring panels and prefetching further ahead do not. */
-INLINE void direct4(unpack_kind t, const gem_panel_args *a)
+INLINE void direct4(gem_panel_type t, const gem_panel_args *a)
 {
-    const token_block x[1] = {token_at(&a->x, 0)};
+    const block_column x[1] = {block_column_at(&a->x, 0)};
     const size_t stride = a->panel_bytes;
     __m256 acc[GEM_PANEL_STREAMS][2];
     for (int s = 0; s < GEM_PANEL_STREAMS; s++)
@@ -302,11 +232,11 @@ typedef struct stretch {
     const float *scales;  /* a block: two vectors of 16 scales or minima */
 } stretch;
 
-INLINE void unpack_stretch(unpack_kind t, const gem_panel_args *a, const stretch *k, __m256i *bytes,
-                           float *scales)
+INLINE void unpack_stretch(gem_panel_type t, const gem_panel_args *a, const stretch *k,
+                           __m256i *bytes, float *scales)
 {
     for (int64_t b = 0; b < k->n; b++) {
-        block_ref r = block_at(t, a->panel, k->first + b);
+        panel_block r = panel_block_at(t, a->panel, k->first + b);
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
             __m256i w8[8];
@@ -353,8 +283,8 @@ INLINE void unpack_stretch(unpack_kind t, const gem_panel_args *a, const stretch
               "m"(*(const char(*)[32])x1))
 
 /* acc of (token, half of the rows) after one block. */
-INLINE __m256 step2(unpack_kind t, __m256i ta, __m256i tb, const float *s, int h,
-                    const token_block *x, int64_t b, __m256 acc)
+INLINE __m256 step2(gem_panel_type t, __m256i ta, __m256i tb, const float *s, int h,
+                    const block_column *x, int64_t b, __m256 acc)
 {
     return step(t, ta, tb, _mm256_load_ps(s + 8 * h), _mm256_load_ps(s + 16 + 8 * h), x, b, acc);
 }
@@ -365,11 +295,12 @@ INLINE __m256 so_far(const stretch *k, const float *y)
     return k->first ? _mm256_loadu_ps(y) : _mm256_setzero_ps();
 }
 
-INLINE void tile2(unpack_kind t, const gem_panel_args *a, const stretch *k, int c)
+INLINE void tile2(gem_panel_type t, const gem_panel_args *a, const stretch *k, int c)
 {
     const __m256i ones = _mm256_set1_epi16(1), *w = k->bytes;
     const float *s = k->scales;
-    const token_block xa = token_at(&a->x, (size_t)c), xb = token_at(&a->x, (size_t)c + 1);
+    const block_column xa = block_column_at(&a->x, (size_t)c),
+                       xb = block_column_at(&a->x, (size_t)c + 1);
     float *y = a->y + (size_t)c * a->ldy;
     __m256 a0 = so_far(k, y), a1 = so_far(k, y + 8), b0 = so_far(k, y + a->ldy),
            b1 = so_far(k, y + a->ldy + 8);
@@ -379,7 +310,7 @@ INLINE void tile2(unpack_kind t, const gem_panel_args *a, const stretch *k, int 
         starts(t, &xa, b, &t0, &later_a);
         starts(t, &xb, b, &t2, &later_b);
         t1 = t0, t3 = t2;
-        if (t == U_Q6_K) { /* two sums a block: each half of the k has its own scale */
+        if (t == GEM_PANEL_Q6_K) { /* two sums a block: each half of the k has its own scale */
             DOT_ASM(DOT_FIRST(0) DOT_NEXT(1) DOT_FOLD DOT_FIRST(2) DOT_NEXT(3) DOT_FOLD);
             __m256i f0 = t0, f1 = t1, f2 = t2, f3 = t3;
             t0 = t1 = later_a, t2 = t3 = later_b;
@@ -403,9 +334,9 @@ INLINE void tile2(unpack_kind t, const gem_panel_args *a, const stretch *k, int 
     _mm256_storeu_ps(y + a->ldy + 8, b1);
 }
 
-INLINE void tile1(unpack_kind t, const gem_panel_args *a, const stretch *k, int c)
+INLINE void tile1(gem_panel_type t, const gem_panel_args *a, const stretch *k, int c)
 {
-    const token_block x[1] = {token_at(&a->x, (size_t)c)};
+    const block_column x[1] = {block_column_at(&a->x, (size_t)c)};
     for (int h = 0; h < 2; h++) {
         const __m256i *wp = k->bytes + h;
         const float *s = k->scales;
@@ -426,8 +357,9 @@ INLINE void tile1(unpack_kind t, const gem_panel_args *a, const stretch *k, int 
 /* Q8_0: 8 rows x 4 tokens; signs take so much that loads do not matter. */
 INLINE void tile4_q8_0(const gem_panel_args *a, const stretch *k, int c)
 {
-    const token_block x[4] = {token_at(&a->x, (size_t)c), token_at(&a->x, (size_t)c + 1),
-                              token_at(&a->x, (size_t)c + 2), token_at(&a->x, (size_t)c + 3)};
+    const block_column x[4] = {
+        block_column_at(&a->x, (size_t)c), block_column_at(&a->x, (size_t)c + 1),
+        block_column_at(&a->x, (size_t)c + 2), block_column_at(&a->x, (size_t)c + 3)};
     for (int h = 0; h < 2; h++) {
         const __m256i *wp = k->bytes + h;
         const float *s = k->scales;
@@ -441,11 +373,11 @@ INLINE void tile4_q8_0(const gem_panel_args *a, const stretch *k, int c)
                              _mm256_setzero_si256()};
             __m256i t1[4];
 #define W_AT(j) _mm256_load_si256(wp + 2 * (j))
-            TILE_DOT(U_Q8_0, 4, W_AT);
+            TILE_DOT(GEM_PANEL_Q8_0, 4, W_AT);
 #undef W_AT
 #pragma GCC unroll 4
             for (int i = 0; i < 4; i++)
-                acc[i] = step2(U_Q8_0, t0[i], t0[i], s, h, &x[i], b, acc[i]);
+                acc[i] = step2(GEM_PANEL_Q8_0, t0[i], t0[i], s, h, &x[i], b, acc[i]);
         }
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++)
@@ -453,7 +385,7 @@ INLINE void tile4_q8_0(const gem_panel_args *a, const stretch *k, int c)
     }
 }
 
-INLINE void linear(unpack_kind t, const gem_panel_args *a)
+INLINE void linear(gem_panel_type t, const gem_panel_args *a)
 {
     if (a->n == 1) {
         direct1(t, a);
@@ -465,7 +397,7 @@ INLINE void linear(unpack_kind t, const gem_panel_args *a)
         const stretch k = {first, GEM_MIN((int64_t)STRETCH, a->k / 32 - first), bytes, scales};
         int c = 0;
         unpack_stretch(t, a, &k, bytes, scales);
-        if (t == U_Q8_0)
+        if (t == GEM_PANEL_Q8_0)
             for (; c + 4 <= a->n; c += 4)
                 tile4_q8_0(a, &k, c);
         else
@@ -486,14 +418,14 @@ INLINE void linear(unpack_kind t, const gem_panel_args *a)
     {                                                                                              \
         direct4(T, a);                                                                             \
     }
-LINEAR(q4_0, U_Q4_0)
-LINEAR(q4_1, U_Q4_1)
-LINEAR(q5_0, U_Q5_0)
-LINEAR(q5_1, U_Q5_1)
-LINEAR(q8_0, U_Q8_0)
-LINEAR(q4_k, U_Q4_K)
-LINEAR(q5_k, U_Q5_K)
-LINEAR(q6_k, U_Q6_K)
+LINEAR(q4_0, GEM_PANEL_Q4_0)
+LINEAR(q4_1, GEM_PANEL_Q4_1)
+LINEAR(q5_0, GEM_PANEL_Q5_0)
+LINEAR(q5_1, GEM_PANEL_Q5_1)
+LINEAR(q8_0, GEM_PANEL_Q8_0)
+LINEAR(q4_k, GEM_PANEL_Q4_K)
+LINEAR(q5_k, GEM_PANEL_Q5_K)
+LINEAR(q6_k, GEM_PANEL_Q6_K)
 
 /* ---- float panels: 16 lanes are 16 rows; blocks of 32 k are summed apart, then added ---- */
 
