@@ -60,6 +60,15 @@ static gem_status check_plan(const gem_plan *p, gem_error *err)
                 err, GEM_E_UNSUPPORTED,
                 "cpu: layer %d has head size %d; multiples of 32 up to 512 are supported", l,
                 p->layer[l].head_dim);
+    for (size_t i = 0; i < p->n_ops; i++) {
+        if (p->op[i].kind != GEM_OP_ATTEND) continue;
+        int heads = p->op[i].attend.n_heads, kv = p->layer[p->op[i].layer].n_kv_heads;
+        if (heads % kv || heads / kv > GEM_ATTEND_ROWS)
+            return gem_fail(
+                err, GEM_E_UNSUPPORTED,
+                "cpu: layer %d has %d query heads on %d KV heads; up to %d on each are supported",
+                p->op[i].layer, heads, kv, GEM_ATTEND_ROWS);
+    }
     for (int r = 0; r < p->n_ropes; r++)
         if (p->rope[r].n_dims % 32)
             return gem_fail(err, GEM_E_UNSUPPORTED,
