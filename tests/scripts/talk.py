@@ -37,7 +37,20 @@ class Terminal:
         return seen
 
     def type(self, text):
+        # as a person would: not in the instant in which the prompt is still setting up the terminal
+        time.sleep(0.3)
         os.write(self.fd, text.encode())
+
+    def press_until(self, keys, what):
+        """Type keys; again when they fell into the instant in which nobody was listening."""
+        for _ in range(5):
+            before = len(failures)
+            self.type(keys)
+            self.wait_for(what, 8)
+            if len(failures) == before:
+                return
+            del failures[before:]
+        failures.append(f"{keys!r} does not lead to {what!r}: {self.text[-300:]!r}")
 
     def end(self):
         """Exit code, once everything was read."""
@@ -70,12 +83,10 @@ t.wait_for("> ")
 # Ctrl-C stops an answer and leads back to the prompt
 t.type("Count from 1 to 1000, one number a line.\r")
 t.wait_for("7")
-t.type("\x03")
-t.wait_for("interrupted]")
+t.press_until("\x03", "interrupted]")
 t.wait_for("> ")
 # Ctrl-C at the prompt drops the line
-t.type("half a line\x03")
-t.wait_for("> ")
+t.press_until("half a line\x03", "> ")
 t.type("/clear\r")
 t.wait_for("> ")
 t.type("What is my name? One word.\r")
