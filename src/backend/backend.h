@@ -8,7 +8,10 @@
 struct json_t; /* jansson's */
 typedef struct gem_backend gem_backend;
 
-enum { GEM_PAGE = 64 }; /* positions a KV page holds; pages start at multiples of it */
+enum {
+    GEM_PAGE = 64,    /* positions a KV page holds; pages start at multiples of it */
+    GEM_ROLLBACK = 13 /* a sequence can always go back this many positions at once */
+};
 
 /* KV memory of one kind of layer: pages of equal size. The backend owns the memory; the runtime
  * hands out page numbers and counts references (runtime/kv.h). */
@@ -29,7 +32,9 @@ typedef struct gem_backend_options {
     bool exact, no_repack;
     const gem_kv_pool *pool; /* [n_pools] */
     int n_pools;
-    const int *layer_pool; /* [plan->n_layers] */
+    const int *layer_pool; /* [plan->n_layers]; -1: the layer keeps no KV pages */
+    int32_t n_states;      /* slots of recurrent state: gem_batch.state */
+    int32_t n_tapes;       /* gem_batch.tape */
     gem_log log;
     void (*progress)(void *user, double done);
     void *progress_user;
@@ -49,6 +54,17 @@ typedef struct gem_batch {
      * where a windowed layer no longer keeps the page. Pages that this batch writes are private to
      * it. */
     const int32_t *const *table;
+    /* Recurrent models only. state[seq][c] is the slot that holds the state of every recurrent
+     * layer before position c * GEM_PAGE; c 0 has no slot, that state is zero. A run whose rows end
+     * chunk c writes slot state[seq][c + 1]; it reads the slot of the chunk that its first row
+     * falls into, which no run writes again while a table names it. Slots of chunks that a run
+     * passes through may repeat (two are enough). NULL otherwise. */
+    const int32_t *const *state;
+    /* tape[seq]: where the backend keeps a sequence's rows of the unfinished chunk and of the one
+     * before it. When the first row's position p is no multiple of GEM_PAGE, the tape must have
+     * been written by runs over this sequence's positions from the start of p's chunk to p - 1 at
+     * least, and at most GEM_ROLLBACK positions beyond p. */
+    const int32_t *tape;
 } gem_batch;
 
 typedef struct gem_backend_stats {

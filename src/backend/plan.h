@@ -32,10 +32,22 @@ typedef int gem_buf; /* index into plan->buf_width; -1: none */
 
 /* What a layer keeps of the past. Layers of one kind share a page pool. */
 typedef struct gem_kv_layer {
-    int n_kv_heads;
+    int n_kv_heads; /* 0: the layer keeps no keys and values (it is recurrent) */
     int head_dim;
     int32_t window; /* keys visible to a query, itself included; 0: all */
 } gem_kv_layer;
+
+/* What the Gated DeltaNet layers of a model keep of the past; all such layers are alike. State
+ * before position c * GEM_PAGE of a sequence, of every such layer: S f32[n_v_heads][head_dim of
+ * k][head_dim of v], and the last GEM_CONV_TAPS - 1 raw inputs of the short convolution. Between
+ * these points the rows of the unfinished chunk are kept (docs/adr/0010). */
+typedef struct gem_recurrent {
+    int n_layers;             /* that keep state; 0: the model has none */
+    int n_k_heads, n_v_heads; /* V head h reads K head h % n_k_heads */
+    int head_dim;             /* of keys and of values */
+} gem_recurrent;
+
+enum { GEM_CONV_TAPS = 4 };
 
 typedef struct gem_rope {
     float theta; /* base */
@@ -107,6 +119,7 @@ typedef struct gem_plan {
     gem_rope rope[GEM_PLAN_MAX_ROPES];
     int n_layers;
     gem_kv_layer *layer; /* owned, [n_layers] */
+    gem_recurrent recurrent;
     int32_t d_model, n_vocab, n_ctx_train;
     const int32_t *suppress; /* token ids whose logits become -inf; borrowed from the file */
     size_t n_suppress;
