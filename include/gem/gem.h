@@ -80,6 +80,10 @@ typedef struct gem_model_options {
     int n_sessions;      /* sessions that may be open at once; 0: 4 */
     int32_t n_batch;     /* rows of one forward pass; 0: 512 */
     gem_kv_type kv_type;
+    /* Hybrid models: memory for states of past positions beyond the three a session always has, so
+     * that going back far runs few tokens again; 0: 1 GiB; -1: none. Never more than one state in
+     * 64 positions of n_ctx and n_sessions. */
+    int64_t state_bytes;
     bool exact;      /* f32 activations against exactly dequantised weights (slow, for oracles) */
     bool no_repack;  /* keep weights as mapped in the file instead of repacking them */
     bool vocab_only; /* tokenizer and metadata only: no weights, no sessions */
@@ -108,7 +112,8 @@ typedef struct gem_model_info {
     uint64_t weights_bytes; /* resident weights as laid out in memory */
     uint64_t kv_bytes;      /* KV memory reserved for all sessions */
     uint64_t workspace_bytes;
-    uint64_t decode_bytes; /* weight bytes that one decoded token reads */
+    uint64_t decode_bytes;    /* weight bytes that one decoded token reads */
+    uint64_t recurrent_bytes; /* hybrid models: memory reserved for recurrent state; else 0 */
 } gem_model_info;
 GEM_API void gem_model_get_info(const gem_model *m, gem_model_info *out);
 /* One JSON object: model, manifest digest, backend, ISA, routes, tile sizes, KV type and exact

@@ -69,6 +69,7 @@ typedef struct gem_batch {
 
 typedef struct gem_backend_stats {
     uint64_t weights_bytes, kv_bytes, workspace_bytes, decode_bytes;
+    uint64_t state_bytes, tape_bytes; /* of all slots, of all tapes; 0 without recurrent layers */
     const char *isa;
     int n_threads;
 } gem_backend_stats;
@@ -93,5 +94,7 @@ const char *gem_backend_names(void);
 /* Bytes of one page of a pool in host-side layout: K panels and V columns (cpu/kernels.h;
  * docs/architecture.md). */
 size_t gem_kv_page_bytes(const gem_kv_pool *p);
+/* Bytes of one slot of recurrent state, every recurrent layer together: f32. */
+size_t gem_recurrent_bytes(const gem_recurrent *r);
 
 #endif

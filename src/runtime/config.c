@@ -146,6 +146,22 @@ static json_t *kv_json(const gem_model *m)
                      "pools", pools);
 }
 
+/* Null without recurrent layers. */
+static json_t *recurrent_json(const gem_model *m)
+{
+    const gem_recurrent *r = &m->plan.recurrent;
+    if (r->n_layers == 0) return json_null();
+    gem_backend_stats stats = {0};
+    m->ops->stats(m->be, &stats);
+    json_int_t bytes = (json_int_t)gem_recurrent_bytes(r);
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:i, s:i, s:I, s:I, s:i, s:I}", "type", "f32",
+                     "layers", r->n_layers, "n_k_heads", r->n_k_heads, "n_v_heads", r->n_v_heads,
+                     "head_dim", r->head_dim, "state_bytes", bytes, "page_positions", GEM_PAGE,
+                     "states", (int)m->n_states, "bytes", bytes * m->n_states, "snapshot_bytes",
+                     bytes * (m->n_states - GEM_STATE_SLOTS * m->n_sessions), "tapes",
+                     m->n_sessions, "tape_bytes", (json_int_t)stats.tape_bytes);
+}
+
 static json_t *build_json(void)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "version", gem_version(), "commit",
@@ -155,8 +171,9 @@ static json_t *build_json(void)
 
 static json_t *memory_json(const gem_model_info *info)
 {
-    return json_pack("{s:I, s:I, s:I, s:I}", "weights_bytes", (json_int_t)info->weights_bytes,
-                     "kv_bytes", (json_int_t)info->kv_bytes, "workspace_bytes",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights_bytes", (json_int_t)info->weights_bytes,
+                     "kv_bytes", (json_int_t)info->kv_bytes, "recurrent_bytes",
+                     (json_int_t)info->recurrent_bytes, "workspace_bytes",
                      (json_int_t)info->workspace_bytes, "decode_bytes",
                      (json_int_t)info->decode_bytes);
 }
@@ -169,12 +186,13 @@ char *gem_model_config_json(const gem_model *m)
     if (!root) return NULL;
     if (m->be) {
         int bad = json_object_update_missing_new(
-            root, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o}",
-                            "backend", info.backend, "isa", info.isa, "threads", info.n_threads,
-                            "n_ctx", (int)m->n_ctx, "n_batch", (int)m->n_batch, "n_sessions",
-                            m->n_sessions, "n_logits", (int)m->n_logits, "exact", m->exact,
-                            "no_repack", m->no_repack, "kv", kv_json(m), "memory",
-                            memory_json(&info), "backend_config", m->ops->config(m->be)));
+            root,
+            json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:o}",
+                      "backend", info.backend, "isa", info.isa, "threads", info.n_threads, "n_ctx",
+                      (int)m->n_ctx, "n_batch", (int)m->n_batch, "n_sessions", m->n_sessions,
+                      "n_logits", (int)m->n_logits, "exact", m->exact, "no_repack", m->no_repack,
+                      "kv", kv_json(m), "recurrent", recurrent_json(m), "memory",
+                      memory_json(&info), "backend_config", m->ops->config(m->be)));
         if (bad) {
             json_decref(root);
             return NULL;

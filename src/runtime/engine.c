@@ -21,6 +21,9 @@ static gem_status check_options(const gem_model_options *o, const gem_engine_opt
     if ((st = check_range("n_ctx", o->n_ctx, 1 << 24, err)) != GEM_OK) return st;
     if ((st = check_range("n_sessions", o->n_sessions, 4096, err)) != GEM_OK) return st;
     if ((st = check_range("n_batch", o->n_batch, 65536, err)) != GEM_OK) return st;
+    if (o->state_bytes < -1)
+        return gem_fail(err, GEM_E_ARG, "option state_bytes is %lld, expected -1 or more",
+                        (long long)o->state_bytes);
     if ((st = check_range("kv_type", (int64_t)o->kv_type, GEM_KV_F16_FULL, err)) != GEM_OK)
         return st;
     return check_range("n_logits", e->n_logits, 65536, err);
@@ -57,6 +60,7 @@ static void set_sizes(gem_model *m, const gem_model_options *o, const gem_engine
     m->n_threads = o->n_threads ? o->n_threads : gem_cpu_count();
     m->n_logits = GEM_MIN(e->n_logits ? e->n_logits : GEM_DEFAULT_LOGITS, m->n_batch);
     m->kv_type = o->kv_type;
+    m->state_bytes = o->state_bytes;
     m->exact = o->exact;
     m->no_repack = o->no_repack;
     if (m->n_ctx > trained)
@@ -83,6 +87,26 @@ static gem_status open_scratch(gem_model *m, gem_error *err)
     return GEM_OK;
 }
 
+/* What a recurrent model needs besides: slots of state, tapes, scratch to run tokens again. */
+static gem_status open_states(gem_model *m, gem_error *err)
+{
+    size_t rows = (size_t)m->n_batch, seqs = (size_t)m->n_sessions;
+    gem_status st = gem_state_slots(&m->n_states, &m->plan.recurrent, m->state_bytes, m->n_ctx,
+                                    m->n_sessions, err);
+    if (st != GEM_OK || m->n_states == 0) return st;
+    if ((st = gem_state_open(&m->states, m->n_states, m->n_ctx, err)) != GEM_OK) return st;
+    m->state = calloc(seqs, sizeof(*m->state));
+    m->tape = calloc(seqs, sizeof(*m->tape));
+    m->free_tape = calloc(seqs, sizeof(*m->free_tape));
+    m->again_pos = calloc(rows, sizeof(*m->again_pos));
+    m->zeros = calloc(rows, sizeof(*m->zeros));
+    if (!m->state || !m->tape || !m->free_tape || !m->again_pos || !m->zeros)
+        return gem_fail(err, GEM_E_NOMEM, "no memory for batches of %d rows", m->n_batch);
+    for (int32_t i = 0; i < m->n_sessions; i++)
+        m->free_tape[m->n_free_tapes++] = m->n_sessions - 1 - i;
+    return GEM_OK;
+}
+
 static void copy_page(void *user, int pool, int32_t dst, int32_t src)
 {
     gem_model *m = user;
@@ -104,6 +128,8 @@ static gem_status open_backend(gem_model *m, const gem_model_options *o, gem_err
         .pool = m->layout.pool,
         .n_pools = m->layout.n_pools,
         .layer_pool = m->layout.layer_pool,
+        .n_states = m->n_states,
+        .n_tapes = m->n_states ? m->n_sessions : 0,
         .log = m->log,
         .progress = o->progress,
         .progress_user = o->progress_user,
@@ -155,10 +181,12 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
     if (!o->vocab_only) {
         if ((st = gem_model_plan(&m->plan, file, gem_tokenizer_n_vocab(m->tok), err)) != GEM_OK)
             goto done;
+        if (e->change_plan) e->change_plan(&m->plan);
         set_sizes(m, o, e);
         if ((st = gem_kv_layout_init(&m->layout, &m->plan, m->kv_type, m->n_ctx, m->n_batch,
                                      m->n_sessions, err)) != GEM_OK)
             goto done;
+        if ((st = open_states(m, err)) != GEM_OK) goto done;
         if ((st = open_scratch(m, err)) != GEM_OK) goto done;
         if ((st = open_backend(m, o, err)) != GEM_OK) goto done;
     }
@@ -186,6 +214,7 @@ void gem_model_close(gem_model *m)
 {
     if (!m) return;
     gem_kv_close(m->kv);
+    gem_state_close(m->states);
     if (m->be) m->ops->close(m->be);
     gem_kv_layout_deinit(&m->layout);
     gem_plan_free(&m->plan);
@@ -203,6 +232,11 @@ void gem_model_close(gem_model *m)
     free(m->logits);
     free(m->table);
     free(m->batch);
+    free(m->state);
+    free(m->tape);
+    free(m->free_tape);
+    free(m->again_pos);
+    free(m->zeros);
     free(m);
 }
 
@@ -228,5 +262,6 @@ void gem_model_get_info(const gem_model *m, gem_model_info *out)
         .kv_bytes = stats.kv_bytes,
         .workspace_bytes = stats.workspace_bytes,
         .decode_bytes = stats.decode_bytes,
+        .recurrent_bytes = stats.state_bytes + stats.tape_bytes,
     };
 }

@@ -6,13 +6,15 @@
 #include "chat/chat.h"
 #include "model/model.h"
 #include "runtime/kv.h"
+#include "runtime/state.h"
 
 enum { GEM_DEFAULT_LOGITS = 64 };
 
 typedef struct gem_engine_options {
     int32_t n_logits; /* most rows of a batch that want logits; 0: min(n_batch, GEM_DEFAULT_LOGITS).
                          Each takes n_vocab floats. `gem logits` asks for n_batch. */
-    const gem_backend_ops *ops; /* required unless vocab_only */
+    const gem_backend_ops *ops;          /* required unless vocab_only */
+    void (*change_plan)(gem_plan *plan); /* tests: before memory is laid out for it; may be NULL */
 } gem_engine_options;
 
 /* gem_model_open with these options; engine may be NULL. */
@@ -31,6 +33,9 @@ struct gem_model {
     gem_backend *be; /* owned; NULL when vocab_only */
     gem_kv_layout layout;
     gem_kv_store *kv;          /* owned */
+    gem_state_store *states;   /* owned; NULL: no recurrent layers */
+    int32_t n_states;          /* slots */
+    int64_t state_bytes;       /* option */
     char *family, *name, *isa; /* owned */
     int n_threads, n_sessions, n_open;
     int32_t n_ctx, n_batch, n_logits;
@@ -46,11 +51,22 @@ struct gem_model {
     const float **logits;       /* [n_logits] */
     const int32_t **table;      /* [n_sessions * n_layers] */
     gem_session **batch;        /* [n_sessions], sessions of this batch by seq */
+    /* recurrent models only */
+    const int32_t **state; /* [n_sessions] */
+    int32_t *tape;         /* [n_sessions] */
+    int32_t *free_tape;    /* [n_sessions], stack of the tapes no session has */
+    int32_t n_free_tapes;
+    int32_t *again_pos, *zeros; /* [n_batch], for rows that are run again */
 };
 
 struct gem_session {
     gem_model *m; /* borrowed */
     gem_kv_seq kv;
+    int32_t n_pos; /* positions filled; kv.n_pos is less while tokens are to be run again */
+    /* recurrent models only */
+    gem_state_seq state;
+    int32_t tape;
+    int32_t *past;   /* owned, [n_ctx]: tokens at positions below n_pos */
     bool failed;     /* a backend error: may only be freed */
     int32_t n_batch; /* rows in the batch being put together; 0 outside */
     int32_t seq;     /* index in it */
@@ -59,6 +75,9 @@ struct gem_session {
 struct gem_checkpoint {
     gem_model *m; /* borrowed */
     gem_kv_seq kv;
+    int32_t n_pos;
+    gem_state_seq state;
+    int32_t *past; /* owned, [n_pos]; NULL: no recurrent layers */
 };
 
 /* Rows of one session at once, logits for those with want[i] (NULL: the last alone); at most

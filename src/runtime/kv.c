@@ -135,6 +135,12 @@ static pool *pool_of(const gem_kv_seq *s, int layer)
     return &s->store->pool[s->store->layer_pool[layer]];
 }
 
+/* A recurrent layer keeps no pages: its table stays empty. */
+static bool has_pages(const gem_kv_seq *s, int layer)
+{
+    return s->store->layer_pool[layer] >= 0;
+}
+
 /* Drop the pages of a layer that lie outside [first, end). */
 static void keep(gem_kv_seq *s, int layer, int32_t first, int32_t end)
 {
@@ -193,7 +199,7 @@ const int32_t *gem_kv_table(const gem_kv_seq *s, int layer)
 /* The last page of a layer is partly filled and someone else holds it too. */
 static bool must_copy(const gem_kv_seq *s, int layer)
 {
-    if (s->n_pos % GEM_PAGE == 0) return false;
+    if (s->n_pos % GEM_PAGE == 0 || !has_pages(s, layer)) return false;
     return pool_of(s, layer)->refs[row(s, layer)[s->n_pos / GEM_PAGE]] > 1;
 }
 
@@ -201,7 +207,8 @@ void gem_kv_need(const gem_kv_seq *s, int32_t n_new, int32_t *need)
 {
     int32_t end = pages_of(s->n_pos + n_new);
     for (int l = 0; l < s->store->n_layers; l++)
-        need[s->store->layer_pool[l]] += end - s->end[l] + (must_copy(s, l) ? 1 : 0);
+        if (has_pages(s, l))
+            need[s->store->layer_pool[l]] += end - s->end[l] + (must_copy(s, l) ? 1 : 0);
 }
 
 gem_status gem_kv_check(const gem_kv_store *st, const int32_t *need, gem_error *err)
@@ -220,6 +227,7 @@ void gem_kv_append(gem_kv_seq *s, int32_t n_new)
     int32_t end = pages_of(s->n_pos + n_new);
     assert(end <= s->store->max_pages);
     for (int l = 0; l < s->store->n_layers; l++) {
+        if (!has_pages(s, l)) continue;
         int32_t *table = row(s, l);
         pool *p = pool_of(s, l);
         if (must_copy(s, l)) {

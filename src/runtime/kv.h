@@ -15,7 +15,7 @@ typedef struct gem_kv_store gem_kv_store;
 
 typedef struct gem_kv_options {
     int n_layers, n_pools;
-    const int *layer_pool;   /* [n_layers] */
+    const int *layer_pool;   /* [n_layers]; -1: the layer keeps no pages */
     const int32_t *window;   /* [n_layers]; 0: the layer keeps everything */
     const gem_kv_pool *pool; /* [n_pools] */
     int32_t max_positions;   /* of a sequence */
@@ -65,7 +65,7 @@ enum { GEM_KV_MAX_POOLS = 8 };
 typedef struct gem_kv_layout {
     int n_pools;
     gem_kv_pool pool[GEM_KV_MAX_POOLS];
-    int *layer_pool; /* owned, [n_layers] */
+    int *layer_pool; /* owned, [n_layers]; -1: a layer without keys and values */
     int32_t *window; /* owned, [n_layers] */
 } gem_kv_layout;
 

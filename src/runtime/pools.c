@@ -1,5 +1,6 @@
-/* pools.c - how many KV pages of which kind a model needs. */
+/* pools.c - how many KV pages of which kind a model needs, and how many recurrent states. */
 #include "runtime/kv.h"
+#include "runtime/state.h"
 
 #include <stdlib.h>
 
@@ -43,6 +44,15 @@ gem_status gem_kv_layout_init(gem_kv_layout *out, const gem_plan *plan, gem_kv_t
     }
     for (int l = 0; l < plan->n_layers; l++) {
         const gem_kv_layer *kl = &plan->layer[l];
+        out->window[l] = kl->window;
+        out->layer_pool[l] = -1;
+        if (kl->n_kv_heads == 0) continue; /* recurrent: no keys and values */
+        if (kl->window && plan->recurrent.n_layers) {
+            /* going back to a kept state needs the keys there, which a window has dropped */
+            gem_kv_layout_deinit(out);
+            return gem_fail(err, GEM_E_UNSUPPORTED,
+                            "layer %d sees a window of %d beside recurrent layers", l, kl->window);
+        }
         bool f16 = type == GEM_KV_F16 || (type == GEM_KV_F16_FULL && kl->window == 0);
         int i = find_pool(out, kl, f16);
         if (i < 0) {
@@ -51,7 +61,6 @@ gem_status gem_kv_layout_init(gem_kv_layout *out, const gem_plan *plan, gem_kv_t
                             GEM_KV_MAX_POOLS);
         }
         out->layer_pool[l] = i;
-        out->window[l] = kl->window;
         pages[i] += layer_pages(kl->window, n_ctx, n_batch) * n_sessions;
     }
     for (int i = 0; i < out->n_pools; i++) {
@@ -80,4 +89,22 @@ uint64_t gem_kv_layout_bytes(const gem_kv_layout *l)
     for (int i = 0; i < l->n_pools; i++)
         bytes += (uint64_t)l->pool[i].n_pages * gem_kv_page_bytes(&l->pool[i]);
     return bytes;
+}
+
+gem_status gem_state_slots(int32_t *n_slots, const gem_recurrent *r, int64_t state_bytes,
+                           int32_t n_ctx, int n_sessions, gem_error *err)
+{
+    *n_slots = 0;
+    if (r->n_layers == 0) return GEM_OK;
+    int64_t budget = state_bytes < 0 ? 0 : state_bytes ? state_bytes : GEM_STATE_DEFAULT_BYTES;
+    int64_t bytes = (int64_t)gem_recurrent_bytes(r), always = (int64_t)GEM_STATE_SLOTS * n_sessions;
+    int64_t n = always + GEM_MIN(budget / bytes, (int64_t)(n_ctx / GEM_PAGE) * n_sessions);
+    size_t all;
+    if (n > INT32_MAX || !gem_mul_ok((size_t)n, (size_t)bytes, &all))
+        return gem_fail(err, GEM_E_NOMEM,
+                        "n_sessions %d and state_bytes %lld need %lld recurrent states of %lld "
+                        "bytes",
+                        n_sessions, (long long)budget, (long long)n, (long long)bytes);
+    *n_slots = (int32_t)n;
+    return GEM_OK;
 }

@@ -1,7 +1,13 @@
 /* session.c - sequences: batches of rows through the backend, and the ways back (checkpoint, trim,
- * fork). A batch is checked whole before anything changes: tokens, positions, pages. */
+ * fork). A batch is checked whole before anything changes: tokens, positions, pages.
+ *
+ * Recurrent models cannot be cut back at any position. A session whose tape does not reach keeps
+ * the position it was asked for (n_pos), but its pages and states end at the nearest kept boundary
+ * (kv.n_pos); its next batch first runs the tokens between again. Equal tokens give equal bytes, so
+ * nobody can tell but by the time it takes. */
 #include "runtime/engine.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 gem_status gem_session_new(gem_session **out, gem_model *m, gem_error *err)
@@ -15,11 +21,19 @@ gem_status gem_session_new(gem_session **out, gem_model *m, gem_error *err)
     gem_session *s = calloc(1, sizeof(*s));
     if (!s) return gem_fail(err, GEM_E_NOMEM, "no memory for a session");
     gem_status st = gem_kv_seq_init(&s->kv, m->kv, err);
+    if (st == GEM_OK && m->states) {
+        s->past = malloc((size_t)m->n_ctx * sizeof(*s->past));
+        st = s->past ? gem_state_seq_init(&s->state, m->states, false, err)
+                     : gem_fail(err, GEM_E_NOMEM, "no memory for %d tokens", m->n_ctx);
+    }
     if (st != GEM_OK) {
+        gem_kv_seq_deinit(&s->kv);
+        free(s->past);
         free(s);
         return st;
     }
     s->m = m;
+    if (m->states) s->tape = m->free_tape[--m->n_free_tapes];
     m->n_open++;
     *out = s;
     return GEM_OK;
@@ -29,13 +43,16 @@ void gem_session_free(gem_session *s)
 {
     if (!s) return;
     gem_kv_seq_deinit(&s->kv);
+    gem_state_seq_deinit(&s->state);
+    if (s->m->states) s->m->free_tape[s->m->n_free_tapes++] = s->tape;
     s->m->n_open--;
+    free(s->past);
     free(s);
 }
 
 int32_t gem_session_position(const gem_session *s)
 {
-    return s->kv.n_pos;
+    return s->n_pos;
 }
 
 static gem_status check_alive(const gem_session *s, gem_error *err)
@@ -56,9 +73,9 @@ static gem_status check_tokens(const gem_model *m, const int32_t *tokens, size_t
 
 static gem_status check_room(const gem_session *s, size_t n, gem_error *err)
 {
-    if (n <= (size_t)(s->m->n_ctx - s->kv.n_pos)) return GEM_OK;
+    if (n <= (size_t)(s->m->n_ctx - s->n_pos)) return GEM_OK;
     return gem_fail(err, GEM_E_RANGE, "%zu tokens do not fit: %d of %d positions are filled", n,
-                    s->kv.n_pos, s->m->n_ctx);
+                    s->n_pos, s->m->n_ctx);
 }
 
 /* ---- one batch ---- */
@@ -81,12 +98,13 @@ static gem_status put_rows(gem_model *m, const gem_row *rows, int32_t n_rows, in
             m->batch[s->seq] = s;
         }
         m->token[i] = rows[i].token;
-        m->pos[i] = s->kv.n_pos + s->n_batch;
+        m->pos[i] = s->n_pos + s->n_batch;
         m->seq[i] = s->seq;
         m->want[i] = rows[i].want_logits;
         n_want += rows[i].want_logits;
         s->n_batch++;
         if ((st = check_room(s, (size_t)s->n_batch, err)) != GEM_OK) return st;
+        if (s->past) s->past[m->pos[i]] = rows[i].token; /* counts once n_pos is beyond */
     }
     if (n_want > m->n_logits)
         return gem_fail(err, GEM_E_ARG, "%d rows want logits, a batch gives at most %d", n_want,
@@ -94,20 +112,62 @@ static gem_status put_rows(gem_model *m, const gem_row *rows, int32_t n_rows, in
     return GEM_OK;
 }
 
-static gem_status take_pages(gem_model *m, int32_t n_seqs, gem_error *err)
+/* Pages for the batch, and for what has to be run again before it. */
+static gem_status check_pages(const gem_model *m, int32_t n_seqs, gem_error *err)
 {
     int32_t need[GEM_KV_MAX_POOLS] = {0};
-    for (int32_t i = 0; i < n_seqs; i++)
-        gem_kv_need(&m->batch[i]->kv, m->batch[i]->n_batch, need);
+    for (int32_t i = 0; i < n_seqs; i++) {
+        const gem_session *s = m->batch[i];
+        gem_kv_need(&s->kv, s->n_pos - s->kv.n_pos + s->n_batch, need);
+    }
+    return gem_kv_check(m->kv, need, err);
+}
+
+/* Pages and states for the next n positions of s, which is sequence `seq` of the batch. */
+static void take_memory(gem_session *s, int32_t n, int32_t seq)
+{
+    gem_model *m = s->m;
+    gem_kv_append(&s->kv, n);
+    for (int l = 0; l < m->plan.n_layers; l++)
+        m->table[seq * m->plan.n_layers + l] = gem_kv_table(&s->kv, l);
+    if (!m->states) return;
+    gem_state_append(&s->state, s->kv.n_pos, n);
+    m->state[seq] = s->state.run;
+    m->tape[seq] = s->tape;
+}
+
+static void commit(gem_session *s, int32_t n)
+{
+    if (s->m->states) gem_state_commit(&s->state, s->kv.n_pos, n);
+    gem_kv_commit(&s->kv, n);
+}
+
+/* Run the next piece of the tokens between the pages' end and the session's position again. */
+static gem_status run_again(gem_session *s, gem_error *err)
+{
+    gem_model *m = s->m;
+    int32_t n = GEM_MIN(s->n_pos - s->kv.n_pos, m->n_batch), need[GEM_KV_MAX_POOLS] = {0};
+    gem_kv_need(&s->kv, n, need);
     gem_status st = gem_kv_check(m->kv, need, err);
     if (st != GEM_OK) return st;
-    for (int32_t i = 0; i < n_seqs; i++) {
-        gem_session *s = m->batch[i];
-        gem_kv_append(&s->kv, s->n_batch);
-        for (int l = 0; l < m->plan.n_layers; l++)
-            m->table[i * m->plan.n_layers + l] = gem_kv_table(&s->kv, l);
-    }
-    return GEM_OK;
+    for (int32_t i = 0; i < n; i++)
+        m->again_pos[i] = s->kv.n_pos + i;
+    take_memory(s, n, 0);
+    const gem_batch b = {.n_rows = n,
+                         .token = s->past + s->kv.n_pos,
+                         .pos = m->again_pos,
+                         .seq = m->zeros,
+                         .want = (const uint8_t *)m->zeros,
+                         .n_seqs = 1,
+                         .table = m->table,
+                         .state = m->state,
+                         .tape = m->tape};
+    st = m->ops->run(m->be, &b, m->logits, err);
+    if (st == GEM_OK)
+        commit(s, n);
+    else
+        s->failed = true;
+    return st;
 }
 
 gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows, const float **logits_out,
@@ -119,19 +179,26 @@ gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows, const
                         m->n_batch);
 
     gem_status st = put_rows(m, rows, n, &n_seqs, err);
-    if (st == GEM_OK) st = take_pages(m, n_seqs, err);
-    if (st == GEM_OK) {
-        const gem_batch b = {n, m->token, m->pos, m->seq, m->want, n_seqs, m->table};
-        st = m->ops->run(m->be, &b, m->logits, err);
-        for (int32_t i = 0; i < n_seqs; i++) {
-            if (st == GEM_OK)
-                gem_kv_commit(&m->batch[i]->kv, m->batch[i]->n_batch);
-            else
-                m->batch[i]->failed = true;
-        }
-    }
+    if (st == GEM_OK) st = check_pages(m, n_seqs, err);
     for (int32_t i = 0; i < n_seqs; i++)
-        m->batch[i]->n_batch = 0;
+        while (st == GEM_OK && m->batch[i]->kv.n_pos < m->batch[i]->n_pos)
+            st = run_again(m->batch[i], err);
+    if (st == GEM_OK) {
+        const gem_batch b = {n,      m->token, m->pos,   m->seq, m->want,
+                             n_seqs, m->table, m->state, m->tape};
+        for (int32_t i = 0; i < n_seqs; i++)
+            take_memory(m->batch[i], m->batch[i]->n_batch, i);
+        st = m->ops->run(m->be, &b, m->logits, err);
+    }
+    for (int32_t i = 0; i < n_seqs; i++) {
+        gem_session *s = m->batch[i];
+        if (st == GEM_OK) {
+            commit(s, s->n_batch);
+            s->n_pos += s->n_batch;
+        }
+        if (st == GEM_E_DEVICE) s->failed = true;
+        s->n_batch = 0;
+    }
     if (st != GEM_OK) return st;
     if (logits_out)
         for (int32_t i = 0, k = 0; i < n; i++)
@@ -165,6 +232,12 @@ gem_status gem_session_prefill(gem_session *s, const int32_t *tokens, size_t n_t
     if ((st = check_tokens(m, tokens, n_tokens, err)) != GEM_OK) return st;
     if ((st = check_room(s, n_tokens, err)) != GEM_OK) return st;
 
+    while (s->kv.n_pos < s->n_pos) {
+        if ((st = run_again(s, err)) != GEM_OK) return st;
+        if (progress && !progress(user, 0, n_tokens))
+            return gem_fail(err, GEM_E_CANCELLED, "cancelled before the first of %zu tokens",
+                            n_tokens);
+    }
     for (size_t done = 0; done < n_tokens;) {
         size_t n = GEM_MIN(n_tokens - done, (size_t)m->n_batch);
         bool last = done + n == n_tokens;
@@ -187,6 +260,20 @@ gem_status gem_session_decode(gem_session *s, int32_t token, const float **logit
 
 /* ---- the ways back ---- */
 
+/* The session is at s->n_pos: cut pages and states back to where its next batch can start. */
+static void settle(gem_session *s)
+{
+    int32_t pos = s->n_pos;
+    if (s->m->states) {
+        if (!gem_state_covers(&s->state, pos) || s->kv.n_pos < pos)
+            pos = gem_state_base(&s->state, pos);
+        gem_state_cut(&s->state, pos);
+    }
+    gem_status st = gem_kv_trim(&s->kv, pos, NULL);
+    assert(st == GEM_OK); /* no layer of a recurrent model has a window */
+    (void)st;
+}
+
 gem_status gem_session_checkpoint(const gem_session *s, gem_checkpoint **out, gem_error *err)
 {
     gem_status st = check_alive(s, err);
@@ -194,14 +281,33 @@ gem_status gem_session_checkpoint(const gem_session *s, gem_checkpoint **out, ge
     if (st != GEM_OK) return st;
     gem_checkpoint *c = calloc(1, sizeof(*c));
     if (!c) return gem_fail(err, GEM_E_NOMEM, "no memory for a checkpoint");
-    if ((st = gem_kv_seq_init(&c->kv, s->m->kv, err)) != GEM_OK) {
-        free(c);
-        return st;
-    }
-    c->m = s->m;
+    if ((st = gem_kv_seq_init(&c->kv, s->m->kv, err)) != GEM_OK) goto done;
     gem_kv_seq_copy(&c->kv, &s->kv);
+    c->m = s->m;
+    c->n_pos = s->n_pos;
+    if (s->m->states) {
+        if ((st = gem_state_seq_init(&c->state, s->m->states, true, err)) != GEM_OK) goto done;
+        gem_state_seq_copy(&c->state, &s->state);
+        size_t n = (size_t)GEM_MAX(s->n_pos, 1);
+        if (!(c->past = malloc(n * sizeof(*c->past)))) {
+            st = gem_fail(err, GEM_E_NOMEM, "no memory for %zu tokens", n);
+            goto done;
+        }
+        memcpy(c->past, s->past, (size_t)s->n_pos * sizeof(*c->past));
+    }
     *out = c;
-    return GEM_OK;
+    c = NULL;
+done:
+    gem_checkpoint_free(c);
+    return st;
+}
+
+/* The session holds what the checkpoint names, and its tape reaches there: no token is run again.
+ */
+static bool still_holds(const gem_session *s, const gem_checkpoint *c)
+{
+    return c->n_pos <= s->kv.n_pos && gem_state_covers(&s->state, c->n_pos) &&
+           memcmp(s->past, c->past, (size_t)c->n_pos * sizeof(*s->past)) == 0;
 }
 
 gem_status gem_session_rollback(gem_session *s, const gem_checkpoint *c, gem_error *err)
@@ -209,7 +315,15 @@ gem_status gem_session_rollback(gem_session *s, const gem_checkpoint *c, gem_err
     gem_status st = check_alive(s, err);
     if (st != GEM_OK) return st;
     if (c->m != s->m) return gem_fail(err, GEM_E_ARG, "the checkpoint belongs to another model");
-    gem_kv_seq_copy(&s->kv, &c->kv);
+    if (!s->m->states) {
+        gem_kv_seq_copy(&s->kv, &c->kv);
+    } else if (!still_holds(s, c)) {
+        gem_kv_seq_copy(&s->kv, &c->kv);
+        gem_state_seq_copy(&s->state, &c->state);
+        memcpy(s->past, c->past, (size_t)c->n_pos * sizeof(*s->past));
+    }
+    s->n_pos = c->n_pos;
+    if (s->m->states) settle(s);
     return GEM_OK;
 }
 
@@ -217,13 +331,24 @@ void gem_checkpoint_free(gem_checkpoint *c)
 {
     if (!c) return;
     gem_kv_seq_deinit(&c->kv);
+    gem_state_seq_deinit(&c->state);
+    free(c->past);
     free(c);
 }
 
 gem_status gem_session_trim(gem_session *s, int32_t position, gem_error *err)
 {
     gem_status st = check_alive(s, err);
-    return st != GEM_OK ? st : gem_kv_trim(&s->kv, position, err);
+    if (st != GEM_OK) return st;
+    if (!s->m->states) {
+        if ((st = gem_kv_trim(&s->kv, position, err)) != GEM_OK) return st;
+    } else if (position < 0 || position > s->n_pos) {
+        return gem_fail(err, GEM_E_RANGE, "cannot trim to position %d: %d are filled", position,
+                        s->n_pos);
+    }
+    s->n_pos = position;
+    if (s->m->states && position < s->kv.n_pos) settle(s);
+    return GEM_OK;
 }
 
 gem_status gem_session_fork(gem_session **out, const gem_session *s, gem_error *err)
@@ -231,7 +356,15 @@ gem_status gem_session_fork(gem_session **out, const gem_session *s, gem_error *
     gem_status st = check_alive(s, err);
     *out = NULL;
     if (st != GEM_OK) return st;
-    if ((st = gem_session_new(out, s->m, err)) != GEM_OK) return st;
-    gem_kv_seq_copy(&(*out)->kv, &s->kv);
+    gem_session *f;
+    if ((st = gem_session_new(&f, s->m, err)) != GEM_OK) return st;
+    gem_kv_seq_copy(&f->kv, &s->kv);
+    f->n_pos = s->n_pos;
+    if (s->m->states) {
+        gem_state_seq_copy(&f->state, &s->state);
+        memcpy(f->past, s->past, (size_t)s->n_pos * sizeof(*f->past));
+        settle(f); /* the tape stays with s */
+    }
+    *out = f;
     return GEM_OK;
 }

@@ -91,6 +91,8 @@ typedef struct cli_model_flags {
     const char *backend, *isa;
     int32_t threads, ctx, batch;
     int kv_type;
+    uint64_t state_bytes;
+    bool state_bytes_seen;
     bool exact, no_repack, verbose;
 } cli_model_flags;
 #define CLI_KV_TYPES "f32|f16|f16-full"
@@ -109,6 +111,17 @@ void cli_end_progress(void);
         {"kv-type",     0, CLI_CHOICE, CLI_KV_TYPES,                                                 \
          &(f)->kv_type, 0, 0,          "type of stored keys and values; default f32",                \
          NULL},                                                                                      \
+        {"state-bytes",                                                                              \
+         0,                                                                                          \
+         CLI_U64,                                                                                    \
+         "N",                                                                                        \
+         &(f)->state_bytes,                                                                          \
+         0,                                                                                          \
+         0,                                                                                          \
+         "hybrid models: memory for states of past positions, so that going back is quick; "         \
+         "default "                                                                                  \
+         "1 GiB",                                                                                    \
+         &(f)->state_bytes_seen},                                                                    \
         {"batch", 'b', CLI_INT, "N", &(f)->batch, 1, 65536, "rows of one forward pass; default 512", \
          NULL},                                                                                      \
         {"backend", 0, CLI_TEXT, "NAME", &(f)->backend, 0, 0, "cpu (default)", NULL},                \

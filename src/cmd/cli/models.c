@@ -105,6 +105,8 @@ void cli_model_options(gem_model_options *out, const cli_model_flags *f)
     out->n_ctx = f->ctx;
     out->n_batch = f->batch;
     out->kv_type = (gem_kv_type)f->kv_type;
+    if (f->state_bytes_seen)
+        out->state_bytes = f->state_bytes ? (int64_t)GEM_MIN(f->state_bytes, INT64_MAX) : -1;
     out->exact = f->exact;
     out->no_repack = f->no_repack;
     out->log = cli_log;
