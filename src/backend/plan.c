@@ -33,5 +33,6 @@ void gem_plan_free(gem_plan *p)
     if (!p) return;
     free(p->op);
     free(p->layer);
+    free(p->suppress);
     memset(p, 0, sizeof(*p));
 }

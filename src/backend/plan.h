@@ -5,7 +5,8 @@
  *   EMBED     dst = scale * row(W, token)
  *   NORM      dst = rms(src, w)
  *   LINEAR    dst_i = W_i src (+ bias_i), one to three weights that share an input
- *   QKV       q, k per head: optional rms with weight, rotary positions, q *= q_scale; append k, v
+ *   QKV       v per head: optional rms without weight, of itself or of k as it comes in; q, k per
+ *             head: optional rms with weight, rotary positions, q *= q_scale; append k, v
  *   ATTEND    dst = softmax(q k) v over the layer's keys, causal, optionally windowed
  *   RESIDUAL  x = (x + [rms(src, post_norm)]) * out_scale; then, if next_norm, dst = rms(x,
  * next_norm) GLU       dst = act(gate) * up HEAD      logits = softcap(W src) for rows that want
@@ -53,8 +54,9 @@ typedef struct gem_rope {
     float theta; /* base */
     int n_dims;  /* dims that rotate: pairs (i, i + n_dims/2) of the first n_dims; 0: no rotation */
     float scale; /* positions are multiplied by it (linear scaling); 1 otherwise */
-    const float
-        *freq_factors; /* f32[n_dims/2], angle divided by it; NULL: all 1; borrowed from the file */
+    const float *freq_factors; /* f32[n_dims/2], angle divided by it; NULL: all 1; borrowed from the
+                                  file. 1e29 and more: the pair does not rotate */
+    int n_pairs;               /* the pairs that rotate, the first ones; 0: all */
 } gem_rope;
 
 typedef struct gem_op {
@@ -83,7 +85,10 @@ typedef struct gem_op {
             int n_heads;
             const float *q_norm, *k_norm; /* f32[head_dim] or NULL */
             float eps, q_scale;
-            int rope; /* index into plan->rope */
+            int rope;      /* index into plan->rope */
+            bool v_norm;   /* rms of each value head, without a weight */
+            bool v_from_k; /* v is the k projection before k_norm and rotation; written to buffer v
+                            */
         } qkv;
         struct {
             gem_buf q, dst;
@@ -121,7 +126,7 @@ typedef struct gem_plan {
     gem_kv_layer *layer; /* owned, [n_layers] */
     gem_recurrent recurrent;
     int32_t d_model, n_vocab, n_ctx_train;
-    const int32_t *suppress; /* token ids whose logits become -inf; borrowed from the file */
+    int32_t *suppress; /* owned; token ids whose logits become -inf */
     size_t n_suppress;
 } gem_plan;
 

@@ -4,7 +4,7 @@
  *   each layer:  q,k,v = W h (+ bias);  norm, rotate, append;  a = attend;  o = Wo a
  *                x += [rms](o);    h = rms(x, ffn_norm)
  *                f = down(act(gate h) * up h)
- *                x += [rms](f);    h = rms(x, attn_norm of the next layer, or output_norm)
+ *                x = (x + [rms](f)) * out_scale;  h = rms(x, next attn_norm, or output_norm)
  *   logits = softcap(W h)
  *
  * The norm that opens a layer is fused into the residual before it, so a row's x is read once. */
@@ -60,8 +60,13 @@ typedef struct bufs {
 
 static bufs make_bufs(gem_plan *p, const gem_dense *m)
 {
-    int32_t q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
+    int32_t q = 0, kv = 0;
     bufs b;
+    for (int l = 0; l < m->n_layers; l++) {
+        const gem_dense_layer *s = &m->layer[l];
+        q = GEM_MAX(q, m->n_heads * s->head_dim);
+        kv = GEM_MAX(kv, s->n_kv_heads * s->head_dim);
+    }
     b.x = gem_plan_buf(p, m->d_model);
     b.h = gem_plan_buf(p, m->d_model);
     b.q = gem_plan_buf(p, q);
@@ -94,7 +99,7 @@ static bool add_linear(gem_plan *p, int layer, gem_buf src, const linear_part *p
 }
 
 static bool add_residual(gem_plan *p, int layer, const bufs *b, const gem_tensor *post_norm,
-                         const gem_tensor *next_norm, float eps)
+                         const gem_tensor *next_norm, float eps, float out_scale)
 {
     gem_op *op = gem_plan_add(p, GEM_OP_RESIDUAL, layer);
     if (!op) return false;
@@ -104,7 +109,7 @@ static bool add_residual(gem_plan *p, int layer, const bufs *b, const gem_tensor
     op->residual.post_norm = gem_vector(post_norm);
     op->residual.next_norm = gem_vector(next_norm);
     op->residual.eps = eps;
-    op->residual.out_scale = 1.0f;
+    op->residual.out_scale = out_scale;
     return true;
 }
 
@@ -113,7 +118,7 @@ static bool add_attention(gem_plan *p, const gem_dense *m, int l, const bufs *b)
     const gem_layer_weights *w = &m->w.layer[l];
     const linear_part in[3] = {
         {w->q, w->q_bias, b->q}, {w->k, w->k_bias, b->k}, {w->v, w->v_bias, b->v}};
-    if (!add_linear(p, l, b->h, in, 3)) return false;
+    if (!add_linear(p, l, b->h, in, w->v ? 3 : 2)) return false;
 
     gem_op *op = gem_plan_add(p, GEM_OP_QKV, l);
     if (!op) return false;
@@ -125,7 +130,9 @@ static bool add_attention(gem_plan *p, const gem_dense *m, int l, const bufs *b)
     op->qkv.k_norm = gem_vector(w->k_norm);
     op->qkv.eps = m->eps;
     op->qkv.q_scale = m->q_scale;
-    op->qkv.rope = m->rope[l];
+    op->qkv.rope = m->layer[l].rope;
+    op->qkv.v_norm = m->v_norm;
+    op->qkv.v_from_k = !w->v;
 
     if (!(op = gem_plan_add(p, GEM_OP_ATTEND, l))) return false;
     op->attend.q = b->q;
@@ -134,7 +141,7 @@ static bool add_attention(gem_plan *p, const gem_dense *m, int l, const bufs *b)
 
     const linear_part o = {w->o, NULL, b->out};
     return add_linear(p, l, b->att, &o, 1) &&
-           add_residual(p, l, b, w->post_attn_norm, w->ffn_norm, m->eps);
+           add_residual(p, l, b, w->post_attn_norm, w->ffn_norm, m->eps, 1.0f);
 }
 
 static bool add_ffn(gem_plan *p, const gem_dense *m, int l, const bufs *b)
@@ -153,7 +160,7 @@ static bool add_ffn(gem_plan *p, const gem_dense *m, int l, const bufs *b)
     const linear_part down = {w->down, NULL, b->out};
     const gem_tensor *next = l + 1 < m->n_layers ? m->w.layer[l + 1].attn_norm : m->w.output_norm;
     return add_linear(p, l, b->gate, &down, 1) &&
-           add_residual(p, l, b, w->post_ffn_norm, next, m->eps);
+           add_residual(p, l, b, w->post_ffn_norm, next, m->eps, m->layer[l].out_scale);
 }
 
 static bool add_ops(gem_plan *p, const gem_dense *m)
@@ -197,9 +204,9 @@ gem_status gem_dense_plan(gem_plan *out, const char *family, const gem_dense *m,
         return gem_fail(err, GEM_E_NOMEM, "no memory for the plan of %d layers", m->n_layers);
     }
     for (int l = 0; l < m->n_layers; l++) {
-        out->layer[l].n_kv_heads = m->n_kv_heads;
-        out->layer[l].head_dim = m->head_dim;
-        out->layer[l].window = m->window[l];
+        const gem_dense_layer *s = &m->layer[l];
+        out->layer[l] = (gem_kv_layer){
+            .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .window = s->window};
     }
     return GEM_OK;
 }

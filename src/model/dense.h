@@ -1,20 +1,26 @@
-/* dense.h - the dense pre-norm decoder that gemma3 and qwen2 share, as ops of a plan. A family
- * gives numbers and weights; what it lacks (biases, query/key norms, post norms) is NULL. */
+/* dense.h - the dense pre-norm decoder that gemma3, gemma4 and qwen2 share, as ops of a plan. A
+ * family gives numbers and weights; what it lacks (biases, query/key norms, post norms) is NULL. */
 #ifndef GEM_DENSE_H
 #define GEM_DENSE_H
 
 #include "backend/plan.h"
 #include "model/manifest.h"
 
+typedef struct gem_dense_layer {
+    int n_kv_heads, head_dim;
+    int32_t window;  /* 0: sees all */
+    int rope;        /* index into ropes */
+    float out_scale; /* the residual behind the layer is multiplied by it */
+} gem_dense_layer;
+
 typedef struct gem_dense {
-    int n_layers, n_heads, n_kv_heads, head_dim;
+    int n_layers, n_heads;
     int32_t d_model, d_ff, n_vocab, n_ctx_train;
     float eps, embed_scale, q_scale, softcap;
     gem_act act;
-    gem_weights w;
-    /* per layer, [n_layers], borrowed */
-    const int32_t *window; /* 0: sees all */
-    const int *rope;       /* index into ropes */
+    bool v_norm;   /* values are normed per head, without a weight */
+    gem_weights w; /* a layer without v takes its values from k, as it is before k_norm */
+    const gem_dense_layer *layer; /* [n_layers], borrowed */
     gem_rope ropes[GEM_PLAN_MAX_ROPES];
     int n_ropes;
 } gem_dense;

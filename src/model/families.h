@@ -5,6 +5,7 @@
 #include "model/model.h"
 
 extern const gem_family gem_family_gemma3;
+extern const gem_family gem_family_gemma4;
 extern const gem_family gem_family_qwen2;
 
 #endif

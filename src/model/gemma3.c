@@ -132,8 +132,7 @@ static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *e
 {
     params p = {.theta_swa = 1e4f, .rope_factor = 1.0f, .vocab = (uint32_t)n_vocab};
     bool sliding[GEM_MAX_LAYERS];
-    int32_t window[GEM_MAX_LAYERS];
-    int rope[GEM_MAX_LAYERS];
+    gem_dense_layer layers[GEM_MAX_LAYERS];
     float rope_scale;
     gem_dense m = {0};
     gem_status st;
@@ -154,17 +153,19 @@ static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *e
         [GEM_DIM_HEAD] = p.head_dim,
         [GEM_DIM_VOCAB] = (uint64_t)n_vocab,
     };
-    if ((st = gem_manifest_bind(&manifest, g, size, p.n_layers, &m.w, err)) != GEM_OK) return st;
+    if ((st = gem_manifest_bind(&manifest, g, size, NULL, p.n_layers, &m.w, err)) != GEM_OK)
+        return st;
 
     for (uint32_t l = 0; l < p.n_layers; l++) {
         bool slides = sliding[l] && p.window > 0;
-        window[l] = slides ? (int32_t)p.window : 0;
-        rope[l] = slides ? 1 : 0;
+        layers[l] = (gem_dense_layer){.n_kv_heads = (int)p.n_kv_heads,
+                                      .head_dim = (int)p.head_dim,
+                                      .window = slides ? (int32_t)p.window : 0,
+                                      .rope = slides ? 1 : 0,
+                                      .out_scale = 1.0f};
     }
     m.n_layers = (int)p.n_layers;
     m.n_heads = (int)p.n_heads;
-    m.n_kv_heads = (int)p.n_kv_heads;
-    m.head_dim = (int)p.head_dim;
     m.d_model = (int32_t)p.d_model;
     m.d_ff = (int32_t)p.d_ff;
     m.n_vocab = n_vocab;
@@ -177,8 +178,7 @@ static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *e
         1.0f / sqrtf(p.n_layers == 62 ? (float)p.d_model / (float)p.n_heads : (float)p.head_dim);
     m.softcap = p.softcap;
     m.act = GEM_ACT_GELU_TANH;
-    m.window = window;
-    m.rope = rope;
+    m.layer = layers;
     m.n_ropes = 2;
     m.ropes[0] = (gem_rope){.theta = p.theta, .n_dims = (int)p.head_dim, .scale = rope_scale};
     m.ropes[1] = (gem_rope){.theta = p.theta_swa, .n_dims = (int)p.head_dim, .scale = 1.0f};

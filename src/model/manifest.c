@@ -83,7 +83,8 @@ static gem_status bind(gem_gguf *g, const gem_tensor_spec *s, const char *name,
 }
 
 gem_status gem_manifest_bind(const gem_manifest *m, gem_gguf *g, const uint64_t size[GEM_DIM_COUNT],
-                             uint32_t n_layers, gem_weights *out, gem_error *err)
+                             const uint64_t *const *layer_size, uint32_t n_layers, gem_weights *out,
+                             gem_error *err)
 {
     gem_status st = GEM_OK;
     memset(out, 0, sizeof(*out));
@@ -95,7 +96,8 @@ gem_status gem_manifest_bind(const gem_manifest *m, gem_gguf *g, const uint64_t 
         for (size_t i = 0; i < m->n_layer && st == GEM_OK; i++) {
             char name[KEY_MAX];
             snprintf(name, sizeof(name), "blk.%u.%s", l, m->layer[i].name);
-            st = bind(g, &m->layer[i], name, size, &out->layer[l], err);
+            st =
+                bind(g, &m->layer[i], name, layer_size ? layer_size[l] : size, &out->layer[l], err);
         }
     if (st != GEM_OK) gem_weights_free(out);
     return st;

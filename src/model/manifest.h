@@ -31,6 +31,8 @@ typedef enum gem_dim {
     GEM_DIM_KV,    /* n_kv_heads * head_dim */
     GEM_DIM_HEAD,  /* head_dim */
     GEM_DIM_VOCAB, /* n_vocab */
+    GEM_DIM_ROPE,  /* pairs that rotary factors are given for */
+    GEM_DIM_ONE,   /* 1 */
     GEM_DIM_COUNT
 } gem_dim;
 
@@ -54,21 +56,23 @@ typedef struct gem_manifest {
 /* Tensors by role; NULL where a family has none. Borrowed from the file. */
 typedef struct gem_layer_weights {
     const gem_tensor *attn_norm, *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_norm, *k_norm, *o;
-    const gem_tensor *post_attn_norm, *ffn_norm, *gate, *up, *down, *post_ffn_norm;
+    const gem_tensor *post_attn_norm, *ffn_norm, *gate, *up, *down, *post_ffn_norm, *out_scale;
 } gem_layer_weights;
 
 typedef struct gem_weights {
-    const gem_tensor *token_embd, *output_norm, *output;
+    const gem_tensor *token_embd, *output_norm, *output, *rope_freqs;
     gem_layer_weights *layer; /* owned, [n_layers] */
 } gem_weights;
 
 /* Read and mark every key of the table into `params`. GEM_E_FORMAT names key, value and range. */
 gem_status gem_manifest_read(const gem_manifest *m, gem_gguf *g, void *params, gem_error *err);
 
-/* Find, check and mark every tensor. size[] by gem_dim. Vectors must be F32 and finite.
+/* Find, check and mark every tensor. size[] by gem_dim; layer_size[n_layers], each by gem_dim,
+ * where layers differ (NULL: all as size). Vectors must be F32 and finite.
  * GEM_E_FORMAT names the tensor, its shape and the expected one. Free with gem_weights_free. */
 gem_status gem_manifest_bind(const gem_manifest *m, gem_gguf *g, const uint64_t size[GEM_DIM_COUNT],
-                             uint32_t n_layers, gem_weights *out, gem_error *err);
+                             const uint64_t *const *layer_size, uint32_t n_layers, gem_weights *out,
+                             gem_error *err);
 void gem_weights_free(gem_weights *w); /* contents */
 
 /* GEM_E_FORMAT when a key of the family's namespace or any tensor was not explained. */

@@ -15,6 +15,9 @@ typedef struct gem_family {
      * n_vocab is the tokenizer's size. GEM_E_FORMAT names file, key or tensor, value and
      * expectation; GEM_E_UNSUPPORTED names the feature that gem does not run. */
     gem_status (*plan)(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err);
+    /* Signs of a broken conversion in a file that has a plan, each a warning that names the symptom
+     * to expect. NULL: none are known. */
+    void (*warn)(const gem_gguf *g, const gem_log *log);
 } gem_family;
 
 /* By general.architecture; GEM_E_UNSUPPORTED names the file's architecture and the supported ones.

@@ -82,8 +82,7 @@ static gem_status check_params(const gem_gguf *g, params *p, gem_error *err)
 static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
 {
     params p = {.theta = 1e6f, .rope_factor = 1.0f, .vocab = (uint32_t)n_vocab};
-    static const int32_t window[GEM_MAX_LAYERS]; /* all zero: every layer sees all */
-    static const int rope[GEM_MAX_LAYERS];
+    gem_dense_layer layers[GEM_MAX_LAYERS];
     float rope_scale;
     gem_dense m = {0};
     gem_status st;
@@ -100,12 +99,14 @@ static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *e
         [GEM_DIM_Q] = p.d_model,     [GEM_DIM_KV] = (uint64_t)p.n_kv_heads * p.key_dim,
         [GEM_DIM_HEAD] = p.key_dim,  [GEM_DIM_VOCAB] = (uint64_t)n_vocab,
     };
-    if ((st = gem_manifest_bind(&manifest, g, size, p.n_layers, &m.w, err)) != GEM_OK) return st;
+    if ((st = gem_manifest_bind(&manifest, g, size, NULL, p.n_layers, &m.w, err)) != GEM_OK)
+        return st;
 
+    for (uint32_t l = 0; l < p.n_layers; l++)
+        layers[l] = (gem_dense_layer){
+            .n_kv_heads = (int)p.n_kv_heads, .head_dim = (int)p.key_dim, .out_scale = 1.0f};
     m.n_layers = (int)p.n_layers;
     m.n_heads = (int)p.n_heads;
-    m.n_kv_heads = (int)p.n_kv_heads;
-    m.head_dim = (int)p.key_dim;
     m.d_model = (int32_t)p.d_model;
     m.d_ff = (int32_t)p.d_ff;
     m.n_vocab = n_vocab;
@@ -114,8 +115,7 @@ static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *e
     m.embed_scale = 1.0f;
     m.q_scale = 1.0f / sqrtf((float)p.key_dim);
     m.act = GEM_ACT_SILU;
-    m.window = window;
-    m.rope = rope;
+    m.layer = layers;
     m.n_ropes = 1;
     m.ropes[0] = (gem_rope){.theta = p.theta, .n_dims = (int)p.key_dim, .scale = rope_scale};
 

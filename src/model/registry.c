@@ -1,7 +1,8 @@
 /* registry.c - the model families of this build, and why their relatives are refused. */
 #include "model/families.h"
 
-static const gem_family *const families[] = {&gem_family_gemma3, &gem_family_qwen2};
+static const gem_family *const families[] = {&gem_family_gemma3, &gem_family_gemma4,
+                                             &gem_family_qwen2};
 
 /* Files people are likely to try. Others are refused with the supported list alone. */
 static const struct {
@@ -11,9 +12,9 @@ static const struct {
     {"gemma2", "Gemma 2 caps its attention scores"},
     {"gemma3n", "Gemma 3n has per-layer embeddings and shared KV layers"},
     {"gemma-embedding", "an embedding model, which generates no text"},
-    {"gemma4", "Gemma 4 has other head sizes, value norms and output scales"},
     {"gemma4-assistant", "a drafter, which runs only beside its target model"},
     {"gemma4_mtp", "a drafter, which runs only beside its target model"},
+    {"dflash", "a drafter, which runs only beside its target model"},
     {"llama", "Llama-like models rotate neighbouring dims, not halves"},
     {"qwen", "Qwen 1 has fused attention weights"},
     {"qwen2moe", "a mixture of experts"},

@@ -172,8 +172,8 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
     m->file = file;
 
     if ((st = read_names(m, err)) != GEM_OK) goto done;
+    const gem_family *family = NULL;
     if (!o->vocab_only) { /* before the tokenizer: a foreign family is refused as such */
-        const gem_family *family;
         if ((st = gem_family_find(&family, file, err)) != GEM_OK) goto done;
     }
     if ((st = gem_tokenizer_open(&m->tok, file, err)) != GEM_OK) goto done;
@@ -182,6 +182,7 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
         if ((st = gem_model_plan(&m->plan, file, gem_tokenizer_n_vocab(m->tok), err)) != GEM_OK)
             goto done;
         if (e->change_plan) e->change_plan(&m->plan);
+        if (family->warn) family->warn(file, &m->log);
         set_sizes(m, o, e);
         if ((st = gem_kv_layout_init(&m->layout, &m->plan, m->kv_type, m->n_ctx, m->n_batch,
                                      m->n_sessions, err)) != GEM_OK)

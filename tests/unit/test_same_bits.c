@@ -52,6 +52,16 @@ static void test_qwen2(void **state)
     check(tiny_qwen2(), (gem_model_options){0}, 4);
 }
 
+/* Heads and values that differ by layer, in every KV type; fast and exact. */
+static void test_gemma4(void **state)
+{
+    (void)state;
+    check(tiny_gemma4(), (gem_model_options){0}, 4);
+    check(tiny_gemma4(), (gem_model_options){.kv_type = GEM_KV_F16}, 2);
+    check(tiny_gemma4(), (gem_model_options){.kv_type = GEM_KV_F16_FULL}, 2);
+    check(tiny_gemma4(), (gem_model_options){.exact = true}, 2);
+}
+
 static void test_other_types_and_kv(void **state)
 {
     (void)state;
@@ -123,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemma3),
         cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_gemma4),
         cmocka_unit_test(test_other_types_and_kv),
         cmocka_unit_test(test_exact_and_mapped),
         cmocka_unit_test(test_repacking_changes_no_bit),

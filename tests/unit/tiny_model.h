@@ -11,10 +11,11 @@
 #include <unistd.h>
 
 typedef struct tiny {
-    const char *arch; /* "gemma3" or "qwen2" */
+    const char *arch; /* "gemma3", "gemma4" or "qwen2" */
     uint32_t d, ff, heads, kv_heads, hd, layers, vocab, window, ctx;
-    gem_dtype linear, embd; /* types of matrices */
-    bool output;            /* a head of its own */
+    uint32_t global_hd, global_kv; /* gemma4: of layers 2, 5, ..., which see all */
+    gem_dtype linear, embd;        /* types of matrices */
+    bool output;                   /* a head of its own */
     bool tokenizer;
     /* breakage; NULL: none */
     const char *skip; /* key or tensor that is left out */
@@ -27,6 +28,10 @@ typedef struct tiny {
     uint64_t dims[2];
     const char *as_f16; /* vector stored as F16 */
     const char *nan_in; /* tensor whose last value is NaN (F32 only) */
+    float rope_freqs;   /* gemma4: the factor that stops pairs, in its place; 0: 1e30 */
+    bool d_ff_array, unit_scales, no_bos; /* gemma4 */
+    const char *extra;                    /* a further tensor */
+    float add;                            /* to every norm weight, as a broken converter would */
     int pattern; /* gemma3: > 0 period key; < 0: bool array of -pattern elements; 0: no key */
 } tiny;
 
@@ -39,6 +44,24 @@ static inline tiny tiny_gemma3(void)
                   .kv_heads = 1,
                   .hd = 32,
                   .layers = 7,
+                  .vocab = 300,
+                  .window = 100,
+                  .ctx = 4096,
+                  .linear = GEM_DTYPE_Q8_0,
+                  .embd = GEM_DTYPE_Q8_0};
+}
+
+static inline tiny tiny_gemma4(void)
+{
+    return (tiny){.arch = "gemma4",
+                  .d = 64,
+                  .ff = 96,
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .hd = 32,
+                  .global_hd = 64,
+                  .global_kv = 1,
+                  .layers = 6,
                   .vocab = 300,
                   .window = 100,
                   .ctx = 4096,
@@ -93,6 +116,45 @@ static inline void tiny_f32(tiny_writer *w, const char *name, float v)
     w->st = gem_gguf_put_f32(w->w, key, v, &w->err);
 }
 
+static inline bool tiny_global(const tiny *t, uint32_t layer)
+{
+    return t->global_hd && layer % 3 == 2;
+}
+
+static inline void tiny_array(tiny_writer *w, const char *name, gem_kv_kind kind, const void *data,
+                              uint64_t n)
+{
+    char key[128];
+    snprintf(key, sizeof(key), "%s.%s", w->t->arch, name);
+    if (w->st || tiny_is(w->t->skip, name) || tiny_is(w->t->key, name)) return;
+    w->st = gem_gguf_put_array(w->w, key, kind, data, n, &w->err);
+}
+
+static inline void tiny_gemma4_keys(tiny_writer *w)
+{
+    const tiny *t = w->t;
+    int32_t n_kv[64];
+    uint8_t slides[64];
+    for (uint32_t l = 0; l < t->layers && l < 64; l++) {
+        n_kv[l] = (int32_t)(tiny_global(t, l) ? t->global_kv : t->kv_heads);
+        slides[l] = !tiny_global(t, l);
+    }
+    uint64_t n = t->pattern < 0 ? (uint64_t)-t->pattern : t->layers;
+    tiny_array(w, "attention.head_count_kv", GEM_GGUF_I32, n_kv, t->layers);
+    tiny_array(w, "attention.sliding_window_pattern", GEM_GGUF_BOOL, slides, n);
+    tiny_u32(w, "attention.key_length", t->global_hd);
+    tiny_u32(w, "attention.value_length", t->global_hd);
+    tiny_u32(w, "attention.key_length_swa", t->hd);
+    tiny_u32(w, "attention.value_length_swa", t->hd);
+    tiny_u32(w, "attention.sliding_window", t->window);
+    tiny_u32(w, "rope.dimension_count", t->global_hd);
+    tiny_u32(w, "rope.dimension_count_swa", t->hd);
+    tiny_u32(w, "attention.shared_kv_layers", 0);
+    tiny_u32(w, "embedding_length_per_layer_input", 0);
+    tiny_f32(w, "rope.freq_base_swa", 1e4f);
+    tiny_f32(w, "final_logit_softcapping", 30.0f);
+}
+
 static inline void tiny_keys(tiny_writer *w)
 {
     const tiny *t = w->t;
@@ -102,9 +164,16 @@ static inline void tiny_keys(tiny_writer *w)
     tiny_u32(w, "context_length", t->ctx);
     tiny_u32(w, "embedding_length", t->d);
     tiny_u32(w, "block_count", t->layers);
-    tiny_u32(w, "feed_forward_length", t->ff);
+    const int32_t d_ff[2] = {(int32_t)t->ff, (int32_t)t->ff * 2};
+    if (t->d_ff_array)
+        tiny_array(w, "feed_forward_length", GEM_GGUF_I32, d_ff, 2);
+    else
+        tiny_u32(w, "feed_forward_length", t->ff);
     tiny_u32(w, "attention.head_count", t->heads);
-    tiny_u32(w, "attention.head_count_kv", t->kv_heads);
+    if (t->global_hd)
+        tiny_gemma4_keys(w);
+    else
+        tiny_u32(w, "attention.head_count_kv", t->kv_heads);
     tiny_f32(w, "attention.layer_norm_rms_epsilon", 1e-6f);
     tiny_f32(w, "rope.freq_base", 1e6f);
     if (tiny_is(t->arch, "gemma3")) {
@@ -136,7 +205,7 @@ static inline void tiny_keys(tiny_writer *w)
 static inline void tiny_tokens(tiny_writer *w)
 {
     const tiny *t = w->t;
-    bool spm = tiny_is(t->arch, "gemma3");
+    bool gemma4 = tiny_is(t->arch, "gemma4"), spm = gemma4 || tiny_is(t->arch, "gemma3");
     static const char *const control[4] = {"<pad>", "<eos>", "<bos>", "<unk>"};
     char(*text)[24] = calloc(t->vocab, sizeof(*text));
     gem_str *tokens = calloc(t->vocab, sizeof(*tokens));
@@ -158,7 +227,10 @@ static inline void tiny_tokens(tiny_writer *w)
             bool plain = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
             text[i][gem_utf8_encode(plain ? byte : 256 + extra++, text[i])] = 0;
         } else if (i == t->vocab - 1) {
-            snprintf(text[i], sizeof(text[i]), "%s", spm ? "<end_of_turn>" : "<|im_end|>");
+            snprintf(text[i], sizeof(text[i]), "%s",
+                     gemma4 ? "<turn|>"
+                     : spm  ? "<end_of_turn>"
+                            : "<|im_end|>");
             types[i] = 3;
         } else if (spm && byte - 256 < 26) {
             snprintf(text[i], sizeof(text[i]), "%c", 'a' + (int)(byte - 256));
@@ -168,7 +240,8 @@ static inline void tiny_tokens(tiny_writer *w)
         }
         tokens[i] = (gem_str){text[i], strlen(text[i])};
     }
-    const char *model = spm ? "llama" : "gpt2", *pre = spm ? "default" : "qwen2";
+    const char *model = gemma4 ? "gemma4" : spm ? "llama" : "gpt2";
+    const char *pre = spm ? "default" : "qwen2";
     gem_gguf_writer *g = w->w;
     if (!w->st) w->st = gem_gguf_put_str(g, "tokenizer.ggml.model", model, strlen(model), &w->err);
     if (!w->st) w->st = gem_gguf_put_str(g, "tokenizer.ggml.pre", pre, strlen(pre), &w->err);
@@ -182,7 +255,7 @@ static inline void tiny_tokens(tiny_writer *w)
         w->st = gem_gguf_put_array(g, "tokenizer.ggml.token_type", GEM_GGUF_I32, types, t->vocab,
                                    &w->err);
     static const gem_str no_merges[1];
-    if (!w->st && !spm)
+    if (!w->st && (gemma4 || !spm))
         w->st =
             gem_gguf_put_array(g, "tokenizer.ggml.merges", GEM_GGUF_STRING, no_merges, 0, &w->err);
     if (!w->st)
@@ -193,7 +266,8 @@ static inline void tiny_tokens(tiny_writer *w)
     if (!w->st)
         w->st =
             gem_gguf_put_u32(g, "tokenizer.ggml.padding_token_id", spm ? 0 : t->vocab - 1, &w->err);
-    if (!w->st) w->st = gem_gguf_put_bool(g, "tokenizer.ggml.add_bos_token", spm, &w->err);
+    if (!w->st)
+        w->st = gem_gguf_put_bool(g, "tokenizer.ggml.add_bos_token", spm && !t->no_bos, &w->err);
     if (!w->st && spm)
         w->st = gem_gguf_put_bool(g, "tokenizer.ggml.add_space_prefix", false, &w->err);
     free(text);
@@ -229,8 +303,11 @@ static inline void tiny_tensor(tiny_writer *w, const char *name, gem_dtype type,
     uint64_t n_rows = GEM_MAX(dims[1], 1);
     for (uint64_t r = 0; r < n_rows && !w->st; r++) {
         for (uint64_t i = 0; i < dims[0]; i++)
-            row[i] = n_dims == 1 ? 1.0f + 0.2f * tiny_random(w)
+            row[i] = n_dims == 1 ? 1.0f + 0.2f * tiny_random(w) + t->add
                                  : tiny_random(w) * 1.7f / sqrtf((float)dims[0]);
+        for (uint64_t i = 0; i < dims[0] && tiny_is(name, "rope_freqs.weight"); i++)
+            row[i] = i < dims[0] / 4 ? 1.0f : t->rope_freqs ? t->rope_freqs : 1e30f;
+        if (t->unit_scales && strstr(name, "layer_output_scale")) row[0] = 1.0f;
         if (tiny_is(t->nan_in, name) && r == n_rows - 1) row[dims[0] - 1] = NAN;
         gem_quantize_row(type, row, packed, dims[0]);
         w->st = gem_gguf_put_data(w->w, packed, row_bytes, &w->err);
@@ -242,22 +319,23 @@ static inline void tiny_tensor(tiny_writer *w, const char *name, gem_dtype type,
 static inline void tiny_layer(tiny_writer *w, uint32_t l)
 {
     const tiny *t = w->t;
-    bool gemma = tiny_is(t->arch, "gemma3");
-    uint32_t q = t->heads * t->hd, kv = t->kv_heads * t->hd;
+    bool gemma = !tiny_is(t->arch, "qwen2"), global = tiny_global(t, l);
+    uint32_t hd = global ? t->global_hd : t->hd, q = t->heads * hd,
+             kv = (global ? t->global_kv : t->kv_heads) * hd;
     const struct {
         const char *name;
         uint64_t n0, n1;
-        int only; /* 1: gemma3, 2: qwen2 */
+        int only; /* 1: gemma3 and 4, 2: qwen2, 3: gemma4, 4: not on its global layers */
     } list[] = {
         {"attn_norm.weight", t->d, 0, 0},
         {"attn_q.weight", t->d, q, 0},
         {"attn_k.weight", t->d, kv, 0},
-        {"attn_v.weight", t->d, kv, 0},
+        {"attn_v.weight", t->d, kv, 4},
         {"attn_q.bias", q, 0, 2},
         {"attn_k.bias", kv, 0, 2},
         {"attn_v.bias", kv, 0, 2},
-        {"attn_q_norm.weight", t->hd, 0, 1},
-        {"attn_k_norm.weight", t->hd, 0, 1},
+        {"attn_q_norm.weight", hd, 0, 1},
+        {"attn_k_norm.weight", hd, 0, 1},
         {"attn_output.weight", q, t->d, 0},
         {"ffn_norm.weight", t->d, 0, 0},
         {"post_attention_norm.weight", t->d, 0, 1},
@@ -265,10 +343,12 @@ static inline void tiny_layer(tiny_writer *w, uint32_t l)
         {"ffn_up.weight", t->d, t->ff, 0},
         {"ffn_down.weight", t->ff, t->d, 0},
         {"post_ffw_norm.weight", t->d, 0, 1},
+        {"layer_output_scale.weight", 1, 0, 3},
     };
     for (size_t i = 0; i < ARRAY_LEN(list); i++) {
         char name[64];
-        if (list[i].only == (gemma ? 2 : 1)) continue;
+        if (list[i].only == (gemma ? 2 : 1) || (list[i].only == 3 && !t->global_hd)) continue;
+        if (list[i].only == 4 && global && !tiny_is(t->tensor, "attn_v")) continue;
         snprintf(name, sizeof(name), "blk.%u.%s", l, list[i].name);
         tiny_tensor(w, name, list[i].n1 ? t->linear : GEM_DTYPE_F32, list[i].n0, list[i].n1);
     }
@@ -282,6 +362,8 @@ static inline void tiny_tensors(tiny_writer *w)
     if (t->output) tiny_tensor(w, "output.weight", t->linear, t->d, t->vocab);
     for (uint32_t l = 0; l < t->layers; l++)
         tiny_layer(w, l);
+    if (t->global_hd) tiny_tensor(w, "rope_freqs.weight", GEM_DTYPE_F32, t->global_hd / 2, 0);
+    if (t->extra) tiny_tensor(w, t->extra, GEM_DTYPE_F32, 32, 0);
     if (tiny_is(t->tensor, "extra.weight")) tiny_tensor(w, "extra.weight", GEM_DTYPE_F32, 32, 0);
 }
 

@@ -85,5 +85,8 @@ void gem_rope_frequencies(const gem_rope *r, double *freq)
     for (int i = 0; i < r->n_dims / 2; i++) {
         freq[i] = exp_small(step * i) * (double)r->scale;
         if (r->freq_factors) freq[i] /= (double)r->freq_factors[i];
+        /* files stop a pair by a factor of 1e30: the angle stays 0 at any position */
+        if ((r->freq_factors && r->freq_factors[i] >= 1e29f) || (r->n_pairs && i >= r->n_pairs))
+            freq[i] = 0.0;
     }
 }

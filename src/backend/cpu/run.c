@@ -250,10 +250,14 @@ static void qkv(const pass *p, const gem_op *op)
         float *x = kvh < 0 ? row(be, op->qkv.q, r) + (size_t)h * (size_t)hd
                            : row(be, op->qkv.k, r) + (size_t)kvh * (size_t)hd;
         const float *w = kvh < 0 ? op->qkv.q_norm : op->qkv.k_norm;
+        float *v = kvh < 0 ? NULL : row(be, op->qkv.v, r) + (size_t)kvh * (size_t)hd;
+        if (v && op->qkv.v_norm)
+            be->k.norm(op->qkv.v_from_k ? x : v, NULL, hd, op->qkv.eps, v);
+        else if (v && op->qkv.v_from_k)
+            memcpy(v, x, (size_t)hd * sizeof(*v));
         if (w) be->k.norm(x, w, hd, op->qkv.eps, x);
         be->k.rope(x, cs, sn, half, hd, kvh < 0 ? op->qkv.q_scale : 1.0f);
         if (kvh < 0) continue;
-        const float *v = row(be, op->qkv.v, r) + (size_t)kvh * (size_t)hd;
         int32_t page = table_of(be, be->seq[r], op->layer)[be->pos[r] / GEM_PAGE];
         be->k.append(page_part(be, op->layer, page, kvh), hd, f16, be->pos[r] % GEM_PAGE, x, v);
     }
