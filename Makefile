@@ -20,7 +20,7 @@ bench: all
 	$(BUILD)/gem-bench --model qwen2.5-coder-0.5b
 
 lint:
-	shellcheck -S warning scripts/*.sh tests/scripts/*.sh .ci/run
+	shellcheck -S warning scripts/*.sh tests/scripts/*.sh tests/evidence/*.sh .ci/run
 	git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
 
 fmt:

@@ -73,3 +73,22 @@ run_logged() {
         return 1
     fi
 }
+
+# script_help FILE: the comment at its head, and exit 0.
+script_help() {
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p;}' "$1"
+    exit 0
+}
+
+# gem_analyze ARGUMENT...: the judge. GEM_ANALYZE names another build of it.
+gem_analyze() {
+    local program=${GEM_ANALYZE:-$here/../build/gem-analyze}
+    [ -x "$program" ] || die 3 "$program is missing: build gem first"
+    "$program" "$@"
+}
+
+# analysis NAME ARGUMENT...: the whole of an analyze-*.sh: help, or gem-analyze NAME with these arguments.
+analysis() {
+    case ${2:-} in -h | --help) script_help "$0" ;; esac
+    gem_analyze "$@"
+}

@@ -7,7 +7,7 @@ tmp=$(mktemp -d)
 . "$src/tests/scripts/check.sh"
 command -v shellcheck >/dev/null || { echo "shellcheck is not installed"; exit 77; }
 cd "$src"
-for script in scripts/*.sh tests/scripts/*.sh tests/scripts/fake-pip .ci/run; do
+for script in scripts/*.sh tests/scripts/*.sh tests/evidence/*.sh tests/scripts/fake-pip .ci/run; do
     expect 0 "shellcheck $script" shellcheck -S warning "$script"
     [ ! -s "$tmp/out" ] || cat "$tmp/out"
 done

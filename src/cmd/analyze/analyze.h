@@ -1,0 +1,28 @@
+/* analyze.h - the subcommands of gem-analyze. Each takes its documents, writes one report and ends
+ * with 0 (it holds), 1 (refused) or the exit codes of cli.h. */
+#ifndef GEM_ANALYZE_H
+#define GEM_ANALYZE_H
+
+#include "cmd/cli/cli.h"
+#include "evidence/judge.h"
+
+/* Files IN... [OUT.json]: judge the inputs, write the report to OUT.json or stdout. */
+typedef struct analysis {
+    cli_command command; /* .program is "gem-analyze NAME"; min_args is the number of inputs */
+    const char *schema, *yes;
+    gem_status (*judge)(ev_judge *j, const ev_doc *in, gem_error *err);
+} analysis;
+
+extern const analysis analyses[]; /* ends with schema == NULL */
+
+int analysis_main(const analysis *a, int argc, char **argv);
+
+/* Subcommands of another form. */
+extern const cli_command analyze_stats_command, analyze_compare_command;
+int analyze_stats_main(int argc, char **argv);
+int analyze_compare_main(int argc, char **argv);
+
+/* Write a document to a file (atomically) or, for NULL, to stdout. Returns an exit code. */
+int analyze_write(const cli_command *c, const gem_json *root, const char *path);
+
+#endif
