@@ -170,7 +170,8 @@ GEM_API void gem_session_free(gem_session *s);
 /* Positions filled so far: the next token gets this position. */
 GEM_API int32_t gem_session_position(const gem_session *s);
 
-/* Called after each completed batch of a prefill; return false to stop before the next one. */
+/* Called after each completed batch of a prefill; return false to stop before the next one. With
+ * n_done 0 while a hybrid model runs tokens again that an earlier trim, rollback or fork left. */
 typedef bool (*gem_prefill_fn)(void *user, size_t n_done, size_t n_total);
 
 /* Prefill: run prompt tokens and append their keys and values to the session's KV cache.
@@ -201,7 +202,16 @@ typedef struct gem_row {
 GEM_API GEM_MUST_USE gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows,
                                               const float **logits_out, gem_error *err);
 
-/* A checkpoint holds the session's pages (shared, copied only when written); rolling back is exact.
+/* The ways back. Hybrid models (recurrent layers beside attention) hold the state of every 64th
+ * position that their memory allows (state_bytes) and cannot cut it back in between. Their sessions
+ * go anywhere all the same, at once: the tokens from the nearest held state up to the position are
+ * run again inside the session's next prefill, decode or batch, with equal bytes, which then takes
+ * that much longer. That is nothing within 13 positions of the end, at most 63 tokens where the
+ * state of the position's page is held, as it is for every page while memory lasts, for the last
+ * two pages of a session, and for a checkpoint's until all others are given up; at worst the whole
+ * past. A fork starts from the last held state.
+ *
+ * A checkpoint holds the session's pages (shared, copied only when written); rolling back is exact.
  * Checkpoints outlive further decoding, even their session, and may be used many times by any
  * session of the model. Each keeps the pages it shares from being reused: there is room for one a
  * session that lags behind; more take pages from what the sessions leave (else GEM_E_NOMEM when
