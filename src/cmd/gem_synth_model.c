@@ -13,9 +13,10 @@ static struct {
     const char *preset, *arch, *quant, *out, *vocab_from;
     uint64_t seed;
     int32_t jobs, layers, d_model, d_ff, heads, kv_heads, head_dim, window, ctx, vocab;
+    int32_t global_kv_heads, global_head_dim;
     float rope_theta;
-    bool tied, untied, expand, dry_run, list, quiet;
-} opt = {.quant = "q4_k_m"};
+    bool tied, untied, expand, sparse, dry_run, list, quiet;
+} opt;
 
 #define DIM(name, field, max, text)                                                                \
     {                                                                                              \
@@ -24,9 +25,9 @@ static struct {
 static const cli_option options[] = {
     {"preset", 'p', CLI_TEXT, "NAME", &opt.preset, 0, 0, "shape to start from; see --list", NULL},
     {"arch", 'a', CLI_TEXT, "NAME", &opt.arch, 0, 0,
-     "family, gemma3 or qwen2; without --preset its tiny shape", NULL},
+     "family, such as gemma3; without --preset its tiny shape", NULL},
     {"quant", 'q', CLI_TEXT, "MIX", &opt.quant, 0, 0,
-     "types of the matrices; default q4_k_m; see --list", NULL},
+     "types of the matrices; default: the preset's, or q4_k_m; see --list", NULL},
     {"out", 'o', CLI_TEXT, "FILE", &opt.out, 0, 0,
      "file to write; replaced in one step when all is done", NULL},
     {"seed", 's', CLI_U64, "N", &opt.seed, 0, 0, "seed of all random numbers; default 0", NULL},
@@ -40,7 +41,9 @@ static const cli_option options[] = {
     DIM("heads", heads, 1024, "heads of queries"),
     DIM("kv-heads", kv_heads, 1024, "heads of keys and values"),
     DIM("head-dim", head_dim, 1024, "dims of a head; default for qwen2: d-model / heads"),
-    DIM("window", window, 1 << 24, "positions a sliding layer sees (gemma3)"),
+    DIM("global-kv-heads", global_kv_heads, 1024, "heads of keys of layers that see all (gemma4)"),
+    DIM("global-head-dim", global_head_dim, 1024, "dims of a head of such a layer (gemma4)"),
+    DIM("window", window, 1 << 24, "positions a sliding layer sees (gemma3, gemma4)"),
     DIM("ctx", ctx, 1 << 24, "positions the model says it was trained for"),
     {"rope-theta", 0, CLI_FLOAT, "X", &opt.rope_theta, 1, 1e12, "base of the rotary frequencies",
      NULL},
@@ -48,6 +51,9 @@ static const cli_option options[] = {
     {"untied", 0, CLI_FLAG, NULL, &opt.untied, 0, 0, "the head is its own matrix", NULL},
     {"expand-f32", 0, CLI_FLAG, NULL, &opt.expand, 0, 0,
      "store the exact values of the mix as F32: the twin to judge a quantised run by", NULL},
+    {"sparse", 0, CLI_FLAG, NULL, &opt.sparse, 0, 0,
+     "leave the matrices as holes that read as zeros: a whole header and the vectors, no data",
+     NULL},
     {"dry-run", 'n', CLI_FLAG, NULL, &opt.dry_run, 0, 0, "list the tensors, write nothing", NULL},
     {"list", 'l', CLI_FLAG, NULL, &opt.list, 0, 0, "list presets and mixes", NULL},
     {"quiet", 0, CLI_FLAG, NULL, &opt.quiet, 0, 0, "no progress on stderr", NULL},
@@ -88,6 +94,11 @@ static gem_status read_shape(synth_shape *s, gem_error *err)
     *s = *preset;
     if (opt.window && s->window == 0)
         return gem_fail(err, GEM_E_ARG, "--window: no layer of a %s model slides", s->arch);
+    if ((opt.global_kv_heads || opt.global_head_dim) && s->global_head_dim == 0)
+        return gem_fail(err, GEM_E_ARG,
+                        "--global-...: all layers of a %s model have the same heads", s->arch);
+    if (opt.global_kv_heads) s->global_kv_heads = opt.global_kv_heads;
+    if (opt.global_head_dim) s->global_head_dim = opt.global_head_dim;
     if (opt.layers) s->n_layers = opt.layers;
     if (opt.d_model) s->d_model = opt.d_model;
     if (opt.d_ff) s->d_ff = opt.d_ff;
@@ -188,13 +199,18 @@ static bool show_progress(void *user, uint64_t done, uint64_t total)
 
 static json_t *shape_json(const synth_shape *s)
 {
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b}",
-                     "preset", s->name, "arch", s->arch, "about", s->about, "n_layers",
-                     (int)s->n_layers, "d_model", (int)s->d_model, "d_ff", (int)s->d_ff, "n_heads",
-                     (int)s->n_heads, "n_kv_heads", (int)s->n_kv_heads, "head_dim",
-                     (int)s->head_dim, "window", (int)s->window, "n_ctx", (int)s->n_ctx, "n_vocab",
-                     (int)s->n_vocab, "rope_theta", (double)s->rope_theta, "rope_factor",
-                     (double)s->rope_factor, "tied", (int)s->tied);
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b}", "preset",
+        s->name, "arch", s->arch, "about", s->about, "n_layers", (int)s->n_layers, "d_model",
+        (int)s->d_model, "d_ff", (int)s->d_ff, "n_heads", (int)s->n_heads, "n_kv_heads",
+        (int)s->n_kv_heads, "head_dim", (int)s->head_dim, "window", (int)s->window, "n_ctx",
+        (int)s->n_ctx, "n_vocab", (int)s->n_vocab, "rope_theta", (double)s->rope_theta,
+        "rope_factor", s->rope_factor > 0 ? (double)s->rope_factor : 1.0, "tied", (int)s->tied);
+    if (j && s->global_head_dim) {
+        json_object_set_new(j, "global_kv_heads", json_integer(s->global_kv_heads));
+        json_object_set_new(j, "global_head_dim", json_integer(s->global_head_dim));
+    }
+    return j;
 }
 
 static int print_list(void)
@@ -265,7 +281,7 @@ static gem_status make(const synth_model *m, const synth_mix *mix, const gem_ggu
     if (st != GEM_OK) return st;
     if ((st = put_header(w, m, mix, vocab, err)) != GEM_OK) goto done;
     uint64_t bytes = gem_gguf_writer_file_bytes(w);
-    if ((st = check_room(opt.out, bytes, err)) != GEM_OK) goto done;
+    if (!m->sparse && (st = check_room(opt.out, bytes, err)) != GEM_OK) goto done;
     if ((st = synth_write(w, m, jobs, show_progress, &start, err)) != GEM_OK) goto done;
     if ((st = gem_gguf_writer_finish(w, err)) != GEM_OK) goto done;
     if (!opt.quiet && isatty(STDERR_FILENO)) fputs("\r                        \r", stderr);
@@ -297,15 +313,17 @@ int main(int argc, char **argv)
     int code = cli_parse(&command, argc, argv, &args, &n_args);
     if (code >= 0) return code;
     if (opt.list) return print_list();
-    const synth_mix *mix = synth_mix_by_name(opt.quant);
-    if (!mix) return cli_usage(&command, "--quant %s: there is no such mix; see --list", opt.quant);
+    const synth_mix *mix = opt.quant ? synth_mix_by_name(opt.quant) : NULL;
+    if (opt.quant && !mix)
+        return cli_usage(&command, "--quant %s: there is no such mix; see --list", opt.quant);
     if (!opt.out && !opt.dry_run) return cli_usage(&command, "--out or --dry-run is needed");
 
-    synth_model m = {.seed = opt.seed, .expand = opt.expand};
+    synth_model m = {.seed = opt.seed, .expand = opt.expand, .sparse = opt.sparse};
     gem_status st = read_shape(&m.shape, &err);
     if (st == GEM_OK) st = open_vocab(&vocab, &m.shape, &err);
     if (st == GEM_OK) st = synth_check_shape(&m.shape, &err);
     if (st != GEM_OK) goto done;
+    if (!mix) mix = synth_mix_by_name(m.shape.quant ? m.shape.quant : "q4_k_m");
     synth_layout(&m);
     if (m.failed) {
         st = gem_fail(&err, GEM_E_NOMEM, "no memory for the list of tensors");

@@ -320,6 +320,14 @@ gem_status gem_gguf_put_at(gem_gguf_writer *w, size_t tensor, size_t offset, con
     return st;
 }
 
+gem_status gem_gguf_put_nothing(gem_gguf_writer *w, size_t tensor, gem_error *err)
+{
+    if (!w->data_start || tensor >= w->n_tensors)
+        return gem_fail(err, GEM_E_ARG, "%s: there is no tensor %zu", w->path, tensor);
+    w->put += w->tensors[tensor].bytes;
+    return GEM_OK;
+}
+
 gem_status gem_gguf_put_data(gem_gguf_writer *w, const void *data, size_t bytes, gem_error *err)
 {
     const uint8_t *p = data;

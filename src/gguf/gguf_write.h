@@ -31,6 +31,9 @@ gem_status gem_gguf_put_data(gem_gguf_writer *w, const void *data, size_t bytes,
 gem_status gem_gguf_writer_begin(gem_gguf_writer *w, gem_error *err);
 gem_status gem_gguf_put_at(gem_gguf_writer *w, size_t tensor, size_t offset, const void *data,
                            size_t bytes, gem_error *err);
+/* Count a tensor as put and leave it unwritten: it reads as zeros and takes no room on most disks.
+ */
+gem_status gem_gguf_put_nothing(gem_gguf_writer *w, size_t tensor, gem_error *err);
 /* Size of the whole file; final once all is declared. */
 uint64_t gem_gguf_writer_file_bytes(const gem_gguf_writer *w);
 /* GEM_E_ARG when the bytes put differ from the bytes declared. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Small random-weight models of both families through every program, so that a machine without real weights
+# Small random-weight models of every family through every program, so that a machine without real weights
 # (and a sanitizer build) walks the whole path; a short generation under valgrind.
 set -euo pipefail
 src=$1
@@ -9,7 +9,7 @@ tmp=$(mktemp -d)
 . "$src/tests/scripts/check.sh"
 gem=$bin/gem
 
-for family in gemma3 qwen2; do
+for family in gemma3 gemma4 qwen2; do
     model=$tmp/$family.gguf
     expect 0 "synth $family" "$bin/gem-synth-model" --arch "$family" --out "$model" --quiet
     expect 0 "inspect $family" "$gem" inspect "$model"

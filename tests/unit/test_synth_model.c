@@ -75,7 +75,7 @@ static gem_gguf *open_file(void)
 static void test_same_arguments_give_same_bytes(void **state)
 {
     (void)state;
-    static const char *const presets[] = {"gemma3-tiny", "qwen2-tiny"};
+    static const char *const presets[] = {"gemma3-tiny", "gemma4-tiny", "qwen2-tiny"};
     for (size_t p = 0; p < ARRAY_LEN(presets); p++) {
         char first[65], again[65];
         /* wide enough that tensors have several runs */
@@ -104,6 +104,9 @@ static void test_bytes_are_those_of_the_first_release(void **state)
     assert_int_equal(run(NULL, "-p gemma3-tiny -o %s", out_path), 0);
     digest(hex);
     assert_string_equal(hex, "fe7a3487adc9bdc9674cca391928dfd1b9602b4edc7f9bf1bd19edd683a0bdb7");
+    assert_int_equal(run(NULL, "-p gemma4-tiny -o %s", out_path), 0);
+    digest(hex);
+    assert_string_equal(hex, "c2554560dc997ea30dca911f2720ba24c9e73d239d52e9f28418e8017914a5ae");
     assert_int_equal(run(NULL, "-p qwen2-tiny -o %s", out_path), 0);
     digest(hex);
     assert_string_equal(hex, "99720682651f9fc0b563b52a482d7ebdeade61c9e594f8ee63edf7c780ade554");
@@ -144,6 +147,51 @@ static void test_presets_have_the_tensors_of_the_published_files(void **state)
     (void)state;
     check_list("gemma3-270m");
     check_list("qwen2-0.5b");
+}
+
+static void check_types(const char *args, int n_tensors, int f32, const char *type, int n)
+{
+    json_t *doc;
+    assert_int_equal(run(&doc, "%s --dry-run", args), 0);
+    const json_t *types = json_object_get(doc, "types");
+    assert_int_equal(json_integer_value(json_object_get(doc, "n_tensors")), n_tensors);
+    assert_int_equal(json_integer_value(json_object_get(types, "F32")), f32);
+    assert_int_equal(json_integer_value(json_object_get(types, type)), n);
+    json_decref(doc);
+}
+
+/* Gemma 4: counts that were published for 12B (Q4_K_M) and follow for both from their shapes. */
+static void test_gemma4_presets_have_the_published_counts(void **state)
+{
+    (void)state;
+    check_types("-p gemma4-12b -q q4_k_m", 667, 338, "Q4_K", 284);
+    check_types("-p gemma4-12b -q q4_k_m", 667, 338, "Q6_K", 45);
+    check_types("-p gemma4-12b", 667, 338, "Q6_K", 1); /* the embedding of a Q4_0 file */
+    check_types("-p gemma4-31b", 833, 422, "Q4_0", 410);
+    /* cut: the last layer sees all, whatever its number */
+    check_types("-p gemma4-31b --layers 4", 14 * 4 - 1 + 3, 7 * 4 + 2, "Q4_0", 4 * 7 - 1);
+    gem_gguf *g;
+    assert_int_equal(run(NULL, "-p gemma4-tiny --layers 8 --sparse -o %s", out_path), 0);
+    g = open_file();
+    for (int l = 0; l < 8; l++) {
+        char name[64];
+        bool global = l == 5 || l == 7;
+        snprintf(name, sizeof(name), "blk.%d.attn_v.weight", l);
+        assert_true((gem_gguf_tensor(g, name) == NULL) == global);
+        snprintf(name, sizeof(name), "blk.%d.attn_q.weight", l);
+        const gem_tensor *q = gem_gguf_tensor(g, name);
+        assert_int_equal(q->dim[1], 16 * (global ? 128 : 64));
+        assert_int_equal(q->data[0] | q->data[q->bytes - 1], 0); /* a hole */
+        snprintf(name, sizeof(name), "blk.%d.layer_output_scale.weight", l);
+        float scale;
+        memcpy(&scale, gem_gguf_tensor(g, name)->data, 4);
+        assert_true(scale >= 0.87f && scale <= 1.13f && scale != 1.0f);
+    }
+    float factor[64];
+    memcpy(factor, gem_gguf_tensor(g, "rope_freqs.weight")->data, sizeof(factor));
+    for (int i = 0; i < 64; i++)
+        assert_true(factor[i] == (i < 16 ? 1.0f : 1e30f));
+    gem_gguf_close(g);
 }
 
 /* Mean and standard deviation of a tensor's values. */
@@ -339,6 +387,56 @@ static void test_gemma3_vocabulary(void **state)
     check_gemma3_vocab(262144);
 }
 
+/* Merges join two tokens into a third, and markers stand at their real ids. */
+static void check_gemma4_vocab(uint64_t n)
+{
+    gem_gguf *g = open_file();
+    words w = read_words(g);
+    assert_int_equal(w.n, n);
+    expect_token(&w, 46, "<|tool>");
+    expect_token(&w, 52, "<|\"|>");
+    expect_token(&w, 100, "<|channel>");
+    expect_token(&w, 106, "<turn|>");
+    expect_token(&w, 109, "\n\n\n");
+    expect_token(&w, 138, "\xE2\x96\x81\xE2\x96\x81");
+    expect_token(&w, 493, "<0xFF>");
+    assert_int_equal(type_at(g, 105), 3);
+    assert_int_equal(type_at(g, 101), 4);
+    assert_int_equal(type_at(g, 107), 1);
+    if (n == 262144) {
+        expect_token(&w, 236743, "\xE2\x96\x81");
+        expect_token(&w, 255968, "\t");
+        expect_token(&w, 255999, "<|image>");
+        expect_token(&w, 258882, "<image|>");
+    }
+    const gem_kv *merges = gem_gguf_find(g, "tokenizer.ggml.merges");
+    const uint8_t *pos = merges->v.array;
+    assert_true(merges->n > (n == 262144 ? 200000 : n - 600));
+    for (uint64_t i = 0; i < merges->n; i++) {
+        gem_str m = gem_kv_string_next(&pos);
+        const char *gap = memchr(m.data, ' ', m.len);
+        char made[256];
+        assert_non_null(gap);
+        size_t left = (size_t)(gap - m.data), right = m.len - left - 1;
+        memcpy(made, m.data, left);
+        memcpy(made + left, gap + 1, right);
+        assert_true(has(&w, m.data, left) && has(&w, gap + 1, right) &&
+                    has(&w, made, left + right));
+    }
+    free_words(&w);
+    gem_gguf_close(g);
+}
+
+static void test_gemma4_vocabulary(void **state)
+{
+    (void)state;
+    assert_int_equal(run(NULL, "-p gemma4-tiny --sparse -o %s", out_path), 0);
+    check_gemma4_vocab(1024);
+    assert_int_equal(run(NULL, "-p gemma4-12b --layers 1 --d-model 32 --sparse -o %s", out_path),
+                     0);
+    check_gemma4_vocab(262144);
+}
+
 static void check_qwen2_vocab(uint64_t n, uint64_t special)
 {
     gem_gguf *g = open_file();
@@ -488,6 +586,8 @@ int main(void)
         cmocka_unit_test(test_weights_have_their_size_in_every_type),
         cmocka_unit_test(test_f32_twin_has_the_exact_values),
         cmocka_unit_test(test_gemma3_vocabulary),
+        cmocka_unit_test(test_gemma4_vocabulary),
+        cmocka_unit_test(test_gemma4_presets_have_the_published_counts),
         cmocka_unit_test(test_qwen2_vocabulary),
         cmocka_unit_test(test_vocabulary_of_another_file),
         cmocka_unit_test(test_models_run_and_behave),

@@ -190,11 +190,19 @@ static void fill_plain(synth_rng *r, gem_dtype t, uint8_t *b, size_t n, double s
 
 static void fill_vector(synth_rng *r, const synth_tensor *t, uint8_t *b, size_t n)
 {
+    if (t->fill == SYNTH_QUARTER) {
+        for (size_t i = 0; i < n; i++) {
+            float f = i < n / 4 ? 1.0f : 1e30f;
+            memcpy(b + 4 * i, &f, 4);
+        }
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         uint64_t v = synth_rng_next(r);
         float u = (float)(v >> 40) * 0x1p-24f;
-        float f =
-            t->fill == SYNTH_BIAS ? t->scale * (2.0f * u - 1.0f) : t->scale * (0.6f + 0.8f * u);
+        float f = t->scale * (t->fill == SYNTH_BIAS     ? 2.0f * u - 1.0f
+                              : t->fill == SYNTH_SCALAR ? 0.87f + 0.26f * u
+                                                        : 0.6f + 0.8f * u);
         if (t->fill == SYNTH_SIGNED && v & 1) f = -f;
         memcpy(b + 4 * i, &f, 4);
     }

@@ -15,8 +15,12 @@ typedef struct synth_shape {
     int32_t window; /* of sliding layers; 0: the family has none */
     int32_t n_ctx, n_vocab;
     float rope_theta;
-    float rope_factor; /* positions of global layers are divided by it; 1: as they are */
+    float rope_factor; /* positions of global layers are divided by it; 0: as they are */
     bool tied;         /* the head is the embedding */
+    const char *quant; /* mix of the published file; NULL: q4_k_m */
+    /* gemma4: of layers that see all; 0 elsewhere */
+    int32_t global_kv_heads, global_head_dim;
+    bool suppresses; /* the file names tokens that must not be produced */
 } synth_shape;
 extern const synth_shape synth_presets[]; /* ends with name == NULL */
 /* By name; NULL when there is none. */
@@ -29,7 +33,9 @@ typedef enum synth_fill {
     SYNTH_MATRIX, /* mean 0, standard deviation `scale` */
     SYNTH_NORM,   /* uniform in scale * [0.6, 1.4] */
     SYNTH_SIGNED, /* the same with random signs */
-    SYNTH_BIAS    /* uniform in scale * [-1, 1] */
+    SYNTH_BIAS,   /* uniform in scale * [-1, 1] */
+    SYNTH_SCALAR, /* uniform in scale * [0.87, 1.13] */
+    SYNTH_QUARTER /* rotary factors: a quarter of 1, then 1e30, which stops a pair */
 } synth_fill;
 
 typedef struct synth_tensor {
@@ -47,6 +53,7 @@ typedef struct synth_model {
     synth_tensor *tensors; /* owned; file order */
     size_t n_tensors, cap_tensors;
     bool expand; /* store the exact values of the blocks as F32 */
+    bool sparse; /* leave the matrices unwritten: holes in the file */
     bool failed; /* no memory for a tensor */
 } synth_model;
 
@@ -55,6 +62,28 @@ void synth_layout(synth_model *m);
 /* The family's own keys, "gemma3.block_count" and so on. */
 gem_status synth_put_family_keys(gem_gguf_writer *w, const synth_shape *s, gem_error *err);
 void synth_free(synth_model *m);
+
+/* ---- for the layouts of families ---- */
+#define SYNTH_LOGIT_SPREAD 4.0f
+#define SYNTH_SCORE_SPREAD 2.25f
+/* of an FFN's share: what attention adds is alike at all positions */
+#define SYNTH_ATTENTION_PART 0.8f
+/* layer < 0: the name is whole */
+void synth_vector(synth_model *m, int layer, const char *name, int32_t n, synth_fill fill,
+                  float scale);
+/* Rows of n_in numbers that turn inputs of size 1 into outputs of size `gain`. */
+void synth_matrix(synth_model *m, int layer, const char *name, int32_t n_in, int32_t n_out,
+                  float gain);
+/* What each of the 2 * n_layers sub-blocks adds, for an embedding of size 1. */
+float synth_share(const synth_shape *s);
+typedef struct synth_key {
+    const char *key;
+    int32_t value;
+} synth_key;
+gem_status synth_put_keys(gem_gguf_writer *w, const synth_key *k, size_t n, gem_error *err);
+/* gemma4: synth_gemma4.c */
+void synth_layout_gemma4(synth_model *m);
+gem_status synth_keys_gemma4(gem_gguf_writer *w, const synth_shape *s, gem_error *err);
 
 /* ---- quantisation mixes ---- */
 typedef struct synth_mix {

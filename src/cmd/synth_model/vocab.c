@@ -18,7 +18,36 @@ enum {
     GEMMA3_TABS = 255968,  /* ids of runs of tabs */
     GEMMA3_ASCII = 94,     /* printable ASCII without the blank */
     QWEN2_BASE = 151643,   /* bytes and words of the real vocabulary */
-    MAX_WORD = 24          /* bytes */
+    MAX_WORD = 24,         /* bytes */
+    MAX_RUN = 31,          /* of white space in one token */
+    RUN_MERGES = MAX_RUN * (MAX_RUN - 1) / 2
+};
+
+/* Gemma 4: what it has in place of unused tokens, by id. */
+static const struct {
+    int32_t id, type;
+    const char *text;
+} gemma4_special[] = {
+    {5, NORMAL, "[multimodal]"},
+    {46, CONTROL, "<|tool>"},
+    {47, CONTROL, "<tool|>"},
+    {48, USER_DEFINED, "<|tool_call>"},
+    {49, USER_DEFINED, "<tool_call|>"},
+    {50, USER_DEFINED, "<|tool_response>"},
+    {51, USER_DEFINED, "<tool_response|>"},
+    {52, USER_DEFINED, "<|\"|>"},
+    {98, CONTROL, "<|think|>"},
+    {100, USER_DEFINED, "<|channel>"},
+    {101, USER_DEFINED, "<channel|>"},
+    {105, CONTROL, "<|turn>"},
+    {106, CONTROL, "<turn|>"},
+    {255999, CONTROL, "<|image>"},
+    {256000, CONTROL, "<|audio>"},
+    {258880, CONTROL, "<|image|>"},
+    {258881, CONTROL, "<|audio|>"},
+    {258882, CONTROL, "<image|>"},
+    {258883, CONTROL, "<audio|>"},
+    {258884, CONTROL, "<|video|>"},
 };
 
 static const char *const qwen2_special[] = {
@@ -70,7 +99,7 @@ static bool vocab_init(vocab *v, int32_t n)
     v->cap = n;
     v->mask = slots - 1;
     v->token = malloc(count * sizeof(*v->token));
-    v->merge = malloc(count * sizeof(*v->merge));
+    v->merge = malloc((count + 3 * RUN_MERGES) * sizeof(*v->merge));
     v->score = malloc(count * sizeof(*v->score));
     v->type = malloc(count * sizeof(*v->type));
     v->table = calloc(slots, sizeof(*v->table));
@@ -226,6 +255,72 @@ static void make_gemma3(vocab *v, int32_t n, uint64_t seed)
         put_unused(v, &unused);
 }
 
+/* ---- Gemma 4: the same ids, other markers, merges instead of scores ---- */
+
+static void put_mark(vocab *v, int *unused)
+{
+    for (size_t i = 0; i < ARRAY_LEN(gemma4_special); i++)
+        if (gemma4_special[i].id == v->n) {
+            put_word(v, gemma4_special[i].text, gemma4_special[i].type, -1000.0f);
+            return;
+        }
+    char name[24];
+    snprintf(name, sizeof(name), "<unused%d>", (*unused)++);
+    put_word(v, name, NORMAL, -1000.0f);
+}
+
+/* Runs of n times c are plain tokens here. Merges of all splits, longest first, keep runs whole. */
+static void put_merged_runs(vocab *v, const char *c, int from)
+{
+    char run[3 * MAX_RUN + 1], pair[3 * MAX_RUN + 2];
+    size_t len = strlen(c);
+    for (int n = 0; n < MAX_RUN; n++)
+        memcpy(run + (size_t)n * len, c, len);
+    for (int n = from; n <= MAX_RUN; n++)
+        put(v, run, (size_t)n * len, NORMAL, -1000.0f);
+    for (int left = MAX_RUN - 1; left >= 1; left--)
+        for (int right = MAX_RUN - left; right >= 1; right--) {
+            memcpy(pair, run, (size_t)left * len);
+            pair[(size_t)left * len] = ' ';
+            memcpy(pair + (size_t)left * len + 1, run, (size_t)right * len);
+            v->merge[v->n_merges++] = put_text(v, pair, (size_t)(left + right) * len + 1);
+        }
+}
+
+static void make_gemma4(vocab *v, int32_t n, uint64_t seed)
+{
+    static const char *const first[] = {"<pad>", "<eos>", "<bos>", "<unk>", "<mask>"};
+    int unused = 0;
+    bool full = n >= GEMMA3_VOCAB;
+    int32_t blank = full ? GEMMA3_BLANK : n - 1 - GEMMA3_ASCII;
+    char name[16];
+    for (size_t i = 0; i < ARRAY_LEN(first); i++)
+        put_word(v, first[i], CONTROL, -1000.0f);
+    while (v->n < 107)
+        put_mark(v, &unused);
+    put_merged_runs(v, "\n", 1);
+    put_merged_runs(v, "\xE2\x96\x81", 2);
+    while (v->n < GEMMA3_BYTES)
+        put_mark(v, &unused);
+    for (int b = 0; b < 256; b++) {
+        snprintf(name, sizeof(name), "<0x%02X>", b);
+        put_word(v, name, BYTE, -1000.0f);
+    }
+    put_words(v, blank - GEMMA3_WORDS, "\xE2\x96\x81", seed, true);
+    put_word(v, "\xE2\x96\x81", NORMAL, -1000.0f);
+    for (uint32_t cp = 0x21; cp < 0x7F; cp++)
+        put_character(v, cp);
+    if (full) {
+        for (uint32_t cp = 0xA1; v->n < GEMMA3_TABS; cp++)
+            if (cp != 0x2581) put_character(v, cp);
+        put_merged_runs(v, "\t", 1);
+        while (v->n < n)
+            put_mark(v, &unused);
+    }
+    for (int32_t i = 0; i < v->n; i++)
+        v->score[i] = -1000.0f; /* unused, as in the published files */
+}
+
 /* Byte-level BPE: bytes as printable characters, words with their merges, markers, padding. */
 static void make_qwen2(vocab *v, int32_t n, uint64_t seed)
 {
@@ -250,7 +345,7 @@ static void make_qwen2(vocab *v, int32_t n, uint64_t seed)
 
 int32_t synth_min_vocab(const char *arch)
 {
-    if (strcmp(arch, "gemma3") == 0) return GEMMA3_WORDS + 1 + GEMMA3_ASCII;
+    if (strncmp(arch, "gemma", 5) == 0) return GEMMA3_WORDS + 1 + GEMMA3_ASCII;
     return 256 + (int32_t)ARRAY_LEN(qwen2_special);
 }
 
@@ -270,7 +365,8 @@ static gem_status put_strings(gem_gguf_writer *w, const char *key, const vocab *
 
 #define TOKENIZER "tokenizer.ggml."
 
-static gem_status put_gemma3(gem_gguf_writer *w, const vocab *v, gem_error *err)
+/* Both Gemma kinds. */
+static gem_status put_gemma(gem_gguf_writer *w, const vocab *v, bool gemma4, gem_error *err)
 {
     static const struct {
         const char *key;
@@ -288,14 +384,21 @@ static gem_status put_gemma3(gem_gguf_writer *w, const vocab *v, gem_error *err)
                  {TOKENIZER "add_space_prefix", false}};
     gem_status st;
     uint64_t n = (uint64_t)v->n;
-    if ((st = gem_gguf_put_str(w, TOKENIZER "model", "llama", 5, err)) != GEM_OK) return st;
-    if ((st = gem_gguf_put_str(w, TOKENIZER "pre", "default", 7, err)) != GEM_OK) return st;
+    const char *model = gemma4 ? "gemma4" : "llama";
+    if ((st = gem_gguf_put_str(w, TOKENIZER "model", model, strlen(model), err)) != GEM_OK)
+        return st;
+    if (!gemma4 && (st = gem_gguf_put_str(w, TOKENIZER "pre", "default", 7, err)) != GEM_OK)
+        return st;
     if ((st = put_strings(w, TOKENIZER "tokens", v, v->token, v->n, err)) != GEM_OK) return st;
     if ((st = gem_gguf_put_array(w, TOKENIZER "scores", GEM_GGUF_F32, v->score, n, err)) != GEM_OK)
         return st;
     if ((st = gem_gguf_put_array(w, TOKENIZER "token_type", GEM_GGUF_I32, v->type, n, err)) !=
         GEM_OK)
         return st;
+    if (gemma4) {
+        st = put_strings(w, TOKENIZER "merges", v, v->merge, v->n_merges, err);
+        if (st == GEM_OK) st = gem_gguf_put_u32(w, TOKENIZER "mask_token_id", 4, err);
+    }
     for (size_t i = 0; i < ARRAY_LEN(ids) && st == GEM_OK; i++)
         st = gem_gguf_put_u32(w, ids[i].key, ids[i].id, err);
     for (size_t i = 0; i < ARRAY_LEN(flags) && st == GEM_OK; i++)
@@ -327,20 +430,22 @@ gem_status synth_put_vocab(gem_gguf_writer *w, const synth_shape *s, uint64_t se
 {
     gem_status st;
     vocab v;
-    bool gemma3 = strcmp(s->arch, "gemma3") == 0;
+    bool gemma3 = strcmp(s->arch, "gemma3") == 0, gemma4 = strcmp(s->arch, "gemma4") == 0;
     if (!vocab_init(&v, s->n_vocab)) {
         st = gem_fail(err, GEM_E_NOMEM, "no memory for a vocabulary of %d tokens", s->n_vocab);
         goto done;
     }
     if (gemma3)
         make_gemma3(&v, s->n_vocab, seed);
+    else if (gemma4)
+        make_gemma4(&v, s->n_vocab, seed);
     else
         make_qwen2(&v, s->n_vocab, seed);
     if (v.text.failed || v.failed || v.n != s->n_vocab) {
         st = gem_fail(err, GEM_E_NOMEM, "no memory for a vocabulary of %d tokens", s->n_vocab);
         goto done;
     }
-    st = gemma3 ? put_gemma3(w, &v, err) : put_qwen2(w, &v, err);
+    st = gemma3 || gemma4 ? put_gemma(w, &v, gemma4, err) : put_qwen2(w, &v, err);
 done:
     vocab_free(&v);
     return st;
@@ -351,7 +456,9 @@ done:
 gem_status synth_vocab_size(const gem_gguf *from, const char *arch, int32_t *n_vocab,
                             gem_error *err)
 {
-    const char *want = strcmp(arch, "gemma3") == 0 ? "llama" : "gpt2";
+    const char *want = strcmp(arch, "gemma3") == 0   ? "llama"
+                       : strcmp(arch, "gemma4") == 0 ? "gemma4"
+                                                     : "gpt2";
     gem_str model;
     const uint8_t *tokens;
     uint64_t n;

@@ -52,6 +52,8 @@ static gem_status write_run(work *k, uint64_t i, uint8_t *blocks, float *values,
     const synth_tensor *t = &k->m->tensors[at];
     const gem_dtype_info *info = gem_dtype_get((uint32_t)t->dtype);
     uint64_t run = i - k->first_run[at];
+    if (k->m->sparse && t->fill == SYNTH_MATRIX)
+        return run ? GEM_OK : gem_gguf_put_nothing(k->w, at, err);
     size_t bytes = synth_fill_run(t, k->m->seed, run, blocks);
     size_t first = (size_t)run * synth_run_blocks(t), each = info->block_bytes;
     const void *data = blocks;
