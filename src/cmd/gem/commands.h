@@ -5,7 +5,7 @@
 #include "cmd/cli/cli.h"
 
 extern const cli_command gem_run_command, gem_tokenize_command, gem_inspect_command,
-    gem_print_config_command, gem_pull_command, gem_logits_command;
+    gem_print_config_command, gem_pull_command, gem_logits_command, gem_serve_command;
 
 int gem_run_main(int argc, char **argv);
 int gem_tokenize_main(int argc, char **argv);
@@ -13,5 +13,6 @@ int gem_inspect_main(int argc, char **argv);
 int gem_print_config_main(int argc, char **argv);
 int gem_pull_main(int argc, char **argv);
 int gem_logits_main(int argc, char **argv);
+int gem_serve_main(int argc, char **argv);
 
 #endif

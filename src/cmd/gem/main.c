@@ -10,6 +10,9 @@ static const struct {
     int (*main)(int argc, char **argv);
 } commands[] = {
     {"run", &gem_run_command, gem_run_main},
+#ifdef GEM_HAVE_SERVER
+    {"serve", &gem_serve_command, gem_serve_main},
+#endif
     {"pull", &gem_pull_command, gem_pull_main},
     {"inspect", &gem_inspect_command, gem_inspect_main},
     {"tokenize", &gem_tokenize_command, gem_tokenize_main},

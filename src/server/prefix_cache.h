@@ -1,0 +1,36 @@
+/* prefix_cache.h - which token prefixes are held, so that a prompt runs only what is new. An entry
+ * is a token list and a checkpoint; pages are shared between entries and sequences by the runtime.
+ * Least recently used entries go first: when there are too many, and when a batch finds no free
+ * pages. Engine thread only. */
+#ifndef GEM_PREFIX_CACHE_H
+#define GEM_PREFIX_CACHE_H
+
+#include "base/base.h"
+
+typedef struct gem_prefix_cache gem_prefix_cache;
+
+gem_prefix_cache *gem_prefix_cache_new(gem_model *m, size_t max_entries); /* NULL: no memory */
+void gem_prefix_cache_free(gem_prefix_cache *c);
+
+typedef struct gem_prefix_hit {
+    size_t n_reused;     /* tokens the session now holds */
+    size_t n_common;     /* longest common prefix with any entry, at most n */
+    size_t entry_tokens; /* tokens of that entry; 0: nothing was stored */
+    int32_t entry_token; /* its token at n_common; -1 when the entry ends there */
+} gem_prefix_hit;
+
+/* Bring a fresh session to the longest stored prefix of tokens[n], leaving at least one token to
+ * run. An entry that cannot be cut back far enough (a windowed layer let go of its pages) gives way
+ * to the next best. */
+void gem_prefix_cache_find(gem_prefix_cache *c, gem_session *s, const int32_t *tokens, size_t n,
+                           gem_prefix_hit *hit);
+/* Remember the session, which holds exactly tokens[n]. Quietly does nothing when out of memory. */
+void gem_prefix_cache_add(gem_prefix_cache *c, const gem_session *s, const int32_t *tokens,
+                          size_t n);
+/* Drop the least recently used entry; false when there is none. */
+bool gem_prefix_cache_evict(gem_prefix_cache *c);
+size_t gem_prefix_cache_entries(const gem_prefix_cache *c);
+/* True when a session of this model can be cut back to any position. */
+bool gem_prefix_cache_trims(const gem_prefix_cache *c);
+
+#endif

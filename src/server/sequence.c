@@ -1,0 +1,204 @@
+/* sequence.c - one answer: from logits to delivered text. */
+#include "server/sequence.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static bool no_memory(gem_fault *f)
+{
+    return gem_fault_set(f, 500, "server_error", "internal_error", NULL, "out of memory");
+}
+
+static void report_prefix(gem_sequence *q, const gem_prefix_hit *hit)
+{
+    gem_server *s = q->job->server;
+    const gem_job_prompt *p = q->a->prompt;
+    atomic_fetch_add(&s->metrics.prefix_queries, 1);
+    if (hit->n_reused) {
+        atomic_fetch_add(&s->metrics.prefix_hits, 1);
+        gem_log_line(s, "%s prefix hit: reused %zu tokens, appended %zu tokens", q->job->request_id,
+                     hit->n_reused, p->n - hit->n_reused);
+    }
+    if (s->opt.verbose && hit->entry_tokens && hit->n_common < p->n - 1)
+        gem_log_line(s, "%s prefix miss at token %zu of %zu: prompt has %d, an entry of %zu has %d",
+                     q->job->request_id, hit->n_common, p->n, p->tokens[hit->n_common],
+                     hit->entry_tokens, hit->entry_token);
+}
+
+static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
+{
+    gem_job *j = q->job;
+    gem_server *s = j->server;
+    const gem_job_prompt *p = q->a->prompt;
+    gem_error err;
+    gem_prefix_hit hit = {0};
+    gem_sampler_options so = j->p.sampler;
+    so.seed += (uint64_t)(q->a->index % j->p.n);
+    q->tokens = malloc((p->n + (size_t)q->a->limit + 1) * sizeof(*q->tokens));
+    if (!q->tokens) return no_memory(f);
+    memcpy(q->tokens, p->tokens, p->n * sizeof(*q->tokens));
+    q->n_tokens = p->n;
+    if (gem_sampler_new(&q->sampler, s->info.n_vocab, &so, &err) != GEM_OK ||
+        gem_detokenizer_new(&q->text, s->model, false, &err) != GEM_OK ||
+        gem_session_new(&q->session, s->model, &err) != GEM_OK)
+        return gem_fault_set(f, 500, "server_error", "internal_error", NULL, "%s", err.text);
+    if (so.repetition_penalty != 1.0f)
+        for (size_t i = 0; i < p->n; i++)
+            gem_sampler_accept(q->sampler, p->tokens[i]);
+    if (!j->p.no_cache) gem_prefix_cache_find(cache, q->session, p->tokens, p->n, &hit);
+    q->n_run = q->logged = q->a->n_cached = hit.n_reused;
+    if (!j->p.no_cache) report_prefix(q, &hit);
+    return true;
+}
+
+gem_sequence *gem_sequence_new(gem_answer *a, gem_prefix_cache *cache, gem_fault *f)
+{
+    gem_sequence *q = calloc(1, sizeof(*q));
+    if (!q) {
+        no_memory(f);
+        return NULL;
+    }
+    q->a = a;
+    q->job = a->job;
+    q->stop.stop = (const char *const *)a->job->p.stop;
+    q->stop.n = a->job->p.n_stop;
+    a->seq = q;
+    if (start(q, cache, f)) return q;
+    gem_sequence_free(q);
+    return NULL;
+}
+
+void gem_sequence_free(gem_sequence *q)
+{
+    if (!q) return;
+    q->a->seq = NULL;
+    gem_session_free(q->session);
+    gem_sampler_free(q->sampler);
+    gem_detokenizer_free(q->text);
+    gem_stop_match_deinit(&q->stop);
+    gem_bytes_free(&q->piece);
+    free(q->tokens);
+    free(q);
+}
+
+bool gem_sequence_prefilling(const gem_sequence *q)
+{
+    return q->n_run < q->a->prompt->n;
+}
+
+/* ---- log probabilities: of the model's own distribution, before bias, penalties and cuts ---- */
+
+static bool grow_logprobs(gem_answer *a)
+{
+    if (a->n_logprobs < a->cap_logprobs) return true;
+    size_t cap = a->cap_logprobs ? 2 * a->cap_logprobs : 32;
+    gem_logprob *p = realloc(a->logprob, cap * sizeof(*p));
+    if (!p) return false;
+    a->logprob = p;
+    a->cap_logprobs = cap;
+    return true;
+}
+
+/* The n_top largest in order; ties by id. */
+static void put_top(gem_logprob *lp, int n_top, const float *logits, int32_t n_vocab, double norm)
+{
+    for (int32_t i = 0; i < n_vocab && n_top > 0; i++) {
+        if (lp->n_top == n_top && !(logits[i] > lp->top[n_top - 1].logprob)) continue;
+        int at = lp->n_top < n_top ? lp->n_top++ : n_top - 1;
+        for (; at > 0 && lp->top[at - 1].logprob < logits[i]; at--)
+            lp->top[at] = lp->top[at - 1];
+        lp->top[at].token = i;
+        lp->top[at].logprob = logits[i];
+    }
+    for (int i = 0; i < lp->n_top; i++)
+        lp->top[i].logprob = (float)GEM_MIN((double)lp->top[i].logprob - norm, 0.0);
+}
+
+static void put_logprob(gem_sequence *q, const float *logits, int32_t token)
+{
+    gem_answer *a = q->a;
+    int32_t n = q->job->server->info.n_vocab;
+    double max = -INFINITY, sum = 0;
+    if (!grow_logprobs(a)) return;
+    for (int32_t i = 0; i < n; i++)
+        max = GEM_MAX(max, (double)logits[i]);
+    for (int32_t i = 0; i < n; i++)
+        sum += exp((double)logits[i] - max);
+    double norm = max + log(sum);
+    gem_logprob *lp = &a->logprob[a->n_logprobs++];
+    memset(lp, 0, sizeof(*lp));
+    lp->token = token;
+    lp->start = a->n_text;
+    lp->logprob = (float)GEM_MAX(GEM_MIN((double)logits[token] - norm, 0.0), -9999.0);
+    put_top(lp, q->job->p.n_top, logits, n, norm);
+    for (int i = 0; i < lp->n_top; i++)
+        lp->top[i].logprob = GEM_MAX(lp->top[i].logprob, -9999.0f);
+}
+
+/* ---- text ---- */
+
+static void release(gem_sequence *q)
+{
+    gem_answer *a = q->a;
+    if (!q->piece.len) return;
+    size_t first = a->n_sent;
+    gem_bytes_put(&a->content, q->piece.data, q->piece.len);
+    while (a->n_sent < a->n_logprobs && a->logprob[a->n_sent].start < a->content.len)
+        a->n_sent++;
+    if (q->job->p.stream) {
+        q->job->wire->text(q->job, a, q->piece.data, q->piece.len, first);
+        gem_job_put_scratch(q->job);
+    }
+    q->piece.len = 0;
+}
+
+void gem_sequence_flush(gem_sequence *q)
+{
+    gem_stop_match_finish(&q->stop, &q->piece);
+    release(q);
+}
+
+static void note_first(gem_sequence *q)
+{
+    gem_answer *a = q->a;
+    gem_metrics *m = &q->job->server->metrics;
+    uint64_t now = gem_now_ns();
+    if (!a->first_ns) {
+        a->first_ns = now;
+        gem_histogram_add(&m->first_token, now - q->job->queued_ns);
+    } else {
+        gem_histogram_add(&m->inter_token, now - a->last_ns);
+    }
+    a->last_ns = now;
+}
+
+gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault *f)
+{
+    gem_answer *a = q->a;
+    gem_server *s = q->job->server;
+    int32_t token;
+    gem_error err;
+    if (a->limit == 0) return GEM_FINISH_LENGTH;
+    if (gem_sampler_draw(q->sampler, logits, &token, &err) != GEM_OK) {
+        gem_fault_set(f, 500, "server_error", "internal_error", NULL, "%s", err.text);
+        return GEM_FINISH_FAILED;
+    }
+    a->n_generated++;
+    atomic_fetch_add(&s->metrics.generated_tokens, 1);
+    note_first(q);
+    if (gem_token_is_end(s->model, token)) return GEM_FINISH_STOP;
+    gem_sampler_accept(q->sampler, token);
+    if (q->job->p.logprobs) put_logprob(q, logits, token);
+    q->tokens[q->n_tokens++] = token;
+
+    size_t len;
+    const char *text = gem_detokenizer_push(q->text, token, &len);
+    a->n_text += len;
+    if (gem_stop_match_push(&q->stop, text, len, &q->piece)) {
+        release(q);
+        a->stop_hit = "";
+        return GEM_FINISH_STOP;
+    }
+    release(q);
+    return a->n_generated >= (size_t)a->limit ? GEM_FINISH_LENGTH : GEM_FINISH_NONE;
+}

@@ -1,0 +1,36 @@
+/* sequence.h - an answer while it runs: its session, the tokens known and the tokens run, sampler,
+ * text. Prompt tokens and drawn tokens are one list; what was not run yet is the next batch's
+ * business, so prefill and decode are the same step. Engine thread only. */
+#ifndef GEM_SEQUENCE_H
+#define GEM_SEQUENCE_H
+
+#include "server/prefix_cache.h"
+#include "server/serve.h"
+
+typedef struct gem_sequence {
+    gem_answer *a;
+    gem_job *job;
+    gem_session *session;  /* owned */
+    gem_sampler *sampler;  /* owned */
+    gem_detokenizer *text; /* owned */
+    gem_stop_match stop;
+    gem_bytes piece; /* text released by one token */
+    int32_t *tokens; /* owned, [n_prompt + limit] */
+    size_t n_tokens; /* known */
+    size_t n_run;    /* run: positions of the session */
+    size_t n_rows;   /* in the batch being put together */
+    size_t logged;   /* prompt tokens at the last progress record */
+    int slot;
+} gem_sequence;
+
+/* Start an answer: session, sampler, longest cached prefix. NULL with the fault. */
+gem_sequence *gem_sequence_new(gem_answer *a, gem_prefix_cache *cache, gem_fault *f);
+void gem_sequence_free(gem_sequence *q);
+/* Logits of the last known token: draw the next one and deliver its text. Returns GEM_FINISH_NONE
+ * to go on, or why the answer ends; GEM_FINISH_FAILED with the fault. */
+gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault *f);
+/* Text held back for a stop string or an unfinished character, at the end of an answer. */
+void gem_sequence_flush(gem_sequence *q);
+bool gem_sequence_prefilling(const gem_sequence *q);
+
+#endif
