@@ -4,13 +4,20 @@
  * The vocabulary of ops (shapes per row; W is a weight handle, w a vector of f32):
  *   EMBED     dst = scale * row(W, token)
  *   NORM      dst = rms(src, w)
- *   LINEAR    dst_i = W_i src (+ bias_i), one to three weights that share an input
+ *   LINEAR    dst_i = W_i src (+ bias_i), one to four weights that share an input
  *   QKV       v per head: optional rms without weight, of itself or of k as it comes in; q, k per
  *             head: optional rms with weight, rotary positions, q *= q_scale; append k, v
- *   ATTEND    dst = softmax(q k) v over the layer's keys, causal, optionally windowed
- *   RESIDUAL  x = (x + [rms(src, post_norm)]) * out_scale; then, if next_norm, dst = rms(x,
- * next_norm) GLU       dst = act(gate) * up HEAD      logits = softcap(W src) for rows that want
- * logits Later families add short convolution and the delta-rule scan. */
+ *   ATTEND    dst = softmax(q k) v over the layer's keys, causal, optionally windowed; if gated,
+ *             times sigmoid(gate), the gate standing behind each query head
+ *   CONV      per channel: dst = silu(sum of w[i] src[pos - 3 + i], i = 0..3), zeros before
+ *             position 0; then q, k per head: x / sqrt(sum x^2 + eps), and q / sqrt(head_dim)
+ *   DELTA     gated delta rule over src = q | k | v per head, state S (docs/adr/0010):
+ *             S = exp(a softplus(alpha + dt_bias)) S; d = sigmoid(beta) (v - S'k); S += k d';
+ *             dst = rms(S'q, norm) * silu(z)
+ *   RESIDUAL  x = (x + [rms(src, post_norm)]) * out_scale; then, if next_norm,
+ *             dst = rms(x, next_norm)
+ *   GLU       dst = act(gate) * up
+ *   HEAD      logits = softcap(W src) for rows that want logits */
 #ifndef GEM_PLAN_H
 #define GEM_PLAN_H
 
@@ -22,6 +29,8 @@ typedef enum gem_op_kind {
     GEM_OP_LINEAR,
     GEM_OP_QKV,
     GEM_OP_ATTEND,
+    GEM_OP_CONV,
+    GEM_OP_DELTA,
     GEM_OP_RESIDUAL,
     GEM_OP_GLU,
     GEM_OP_HEAD
@@ -48,7 +57,7 @@ typedef struct gem_recurrent {
     int head_dim;             /* of keys and of values */
 } gem_recurrent;
 
-enum { GEM_CONV_TAPS = 4 };
+enum { GEM_CONV_TAPS = 4, GEM_LINEAR_MAX = 4 };
 
 typedef struct gem_rope {
     float theta; /* base */
@@ -76,13 +85,14 @@ typedef struct gem_op {
         struct {
             gem_buf src;
             int n;
-            const gem_tensor *w[3];
-            const float *bias[3];
-            gem_buf dst[3];
+            const gem_tensor *w[GEM_LINEAR_MAX];
+            const float *bias[GEM_LINEAR_MAX];
+            gem_buf dst[GEM_LINEAR_MAX];
         } linear;
         struct {
             gem_buf q, k, v;
             int n_heads;
+            int q_stride;                 /* from one query head to the next; 0: head_dim */
             const float *q_norm, *k_norm; /* f32[head_dim] or NULL */
             float eps, q_scale;
             int rope;      /* index into plan->rope */
@@ -93,7 +103,20 @@ typedef struct gem_op {
         struct {
             gem_buf q, dst;
             int n_heads;
+            int q_stride; /* as in qkv */
+            bool gated;   /* head_dim gate values behind each query head: q_stride >= 2 head_dim */
         } attend;
+        struct {
+            gem_buf src, dst; /* q heads | k heads | v heads, by plan->recurrent */
+            const float *w;   /* f32[width][GEM_CONV_TAPS], the oldest first */
+            float eps;
+        } conv;
+        struct {
+            gem_buf src, z, alpha, beta, dst; /* alpha, beta: a value a V head */
+            const float *a, *dt_bias;         /* f32[n_v_heads]; a <= 0 */
+            const float *norm;                /* f32[head_dim] */
+            float eps;
+        } delta;
         struct {
             gem_buf x, src, dst;    /* dst -1 when next_norm is NULL */
             const float *post_norm; /* f32[d] or NULL */

@@ -52,5 +52,6 @@ void check_near(check *c, const char *what, size_t i, double got, double want, d
 void ops_linear(check *c);
 void ops_rows(check *c);
 void ops_attend(check *c);
+void ops_delta(check *c);
 
 #endif

@@ -28,6 +28,7 @@ int main(int argc, char **argv)
         ops_linear(&c);
         ops_rows(&c);
         ops_attend(&c);
+        ops_delta(&c);
         check_end(&c);
         printf("%s: %d cases, %d failed\n", isa[i].name, c.n_cases, c.n_failed);
         n_failed += c.n_failed;

@@ -33,6 +33,7 @@ static void close_cpu(gem_backend *be)
 {
     if (!be) return;
     gem_team_free(be->team);
+    gem_cpu_recurrent_close(be);
     if (be->arena) munmap(be->arena, be->arena_bytes);
     if (be->work) munmap(be->work, be->work_bytes);
     for (int i = 0; i < be->opt.n_pools && be->pool; i++)
@@ -55,7 +56,7 @@ static gem_status check_plan(const gem_plan *p, gem_error *err)
                             "cpu: a row of %d values; widths must be multiples of 32",
                             p->buf_width[i]);
     for (int l = 0; l < p->n_layers; l++)
-        if (p->layer[l].head_dim % 32 || p->layer[l].head_dim > 512)
+        if (p->layer[l].n_kv_heads && (p->layer[l].head_dim % 32 || p->layer[l].head_dim > 512))
             return gem_fail(
                 err, GEM_E_UNSUPPORTED,
                 "cpu: layer %d has head size %d; multiples of 32 up to 512 are supported", l,
@@ -74,7 +75,7 @@ static gem_status check_plan(const gem_plan *p, gem_error *err)
             return gem_fail(err, GEM_E_UNSUPPORTED,
                             "cpu: %d rotary dims; multiples of 32 are supported",
                             p->rope[r].n_dims);
-    return GEM_OK;
+    return gem_cpu_recurrent_check(p, err);
 }
 
 static int max_heads(const gem_plan *p)
@@ -117,6 +118,14 @@ static void take_work(gem_backend *be)
     be->seq = gem_cpu_take(be, rows * sizeof(int32_t));
     be->row_of = gem_cpu_take(be, rows * sizeof(int32_t));
     be->block = gem_cpu_take(be, rows * sizeof(cpu_block));
+    size_t delta_floats = 0;
+    if (p->recurrent.n_layers) {
+        be->group = gem_cpu_take(be, rows * sizeof(cpu_seq));
+        be->order = gem_cpu_take(be, rows * sizeof(int32_t));
+        be->group_of = gem_cpu_take(be, rows * sizeof(int32_t));
+        be->group_of_row = gem_cpu_take(be, rows * sizeof(int32_t));
+        delta_floats = gem_cpu_delta_scratch(&p->recurrent);
+    }
     for (size_t i = 0; i < be->n_weights; i++)
         max_k = GEM_MAX(max_k, be->weight[i].k);
     for (int l = 0; l < p->n_layers; l++)
@@ -133,6 +142,7 @@ static void take_work(gem_backend *be)
         s.attend = gem_cpu_take(be, gem_attend_scratch(max_hd) * sizeof(float));
         s.o = gem_cpu_take(be, GEM_ATTEND_ROWS * (size_t)max_hd * sizeof(float));
         s.total = gem_cpu_take(be, GEM_ATTEND_ROWS * (size_t)max_hd * sizeof(float));
+        s.delta = gem_cpu_take(be, delta_floats * sizeof(float));
         if (be->work_used <= be->work_bytes) be->scratch[t] = s;
     }
 }
@@ -174,7 +184,7 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     if ((st = gem_cpu_kernels_get(&be->k, opt->isa, err)) != GEM_OK) goto done;
     if ((st = gem_team_new(&be->team, be->n_threads, err)) != GEM_OK) goto done;
 
-    be->weight = calloc(3 * p->n_ops + 1, sizeof(*be->weight));
+    be->weight = calloc(GEM_LINEAR_MAX * p->n_ops + 1, sizeof(*be->weight));
     be->op = calloc(p->n_ops + 1, sizeof(*be->op));
     be->ranges = aligned_alloc(64, sizeof(gem_range) * (size_t)be->n_threads * (p->n_ops + 1));
     if (!be->weight || !be->op || !be->ranges) {
@@ -183,7 +193,9 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     }
     for (size_t i = 0; i < p->n_ops; i++) {
         be->op[i].range = be->ranges + i * (size_t)be->n_threads;
-        if (p->op[i].kind == GEM_OP_QKV) be->last_append = i;
+        if (p->op[i].kind == GEM_OP_QKV || p->op[i].kind == GEM_OP_DELTA) be->last_append = i;
+        for (int l = 0; l < p->op[i].layer; l++)
+            be->op[i].recurrent += p->layer[l].n_kv_heads == 0;
     }
     /* Vectors come from the work mapping too: give it room for all of them first. */
     size_t vectors = 0;
@@ -215,7 +227,7 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     be->work_bytes = need + vector_bytes;
     memcpy(be->work + need, vector_map, vector_bytes);
     for (size_t i = 0; i < p->n_ops; i++) /* biases moved with the mapping */
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < GEM_LINEAR_MAX; j++)
             if (be->op[i].bias[j])
                 be->op[i].bias[j] =
                     (const float *)(be->work + need +
@@ -226,6 +238,7 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     for (int r = 0; r < p->n_ropes; r++)
         if (p->rope[r].n_dims) gem_rope_frequencies(&p->rope[r], be->freq[r]);
     if ((st = take_pools(be, err)) != GEM_OK) goto done;
+    if ((st = gem_cpu_recurrent_open(be, err)) != GEM_OK) goto done;
     *out = be;
     be = NULL;
 done:
@@ -244,6 +257,8 @@ static void stats_cpu(const gem_backend *be, gem_backend_stats *out)
     memset(out, 0, sizeof(*out));
     out->weights_bytes = be->arena_bytes;
     out->kv_bytes = be->kv_bytes;
+    out->state_bytes = be->state_bytes;
+    out->tape_bytes = be->tape_bytes;
     out->workspace_bytes = be->work_bytes;
     out->decode_bytes = be->decode_bytes;
     out->isa = be->k.isa;

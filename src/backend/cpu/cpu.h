@@ -18,8 +18,9 @@ typedef struct cpu_weight {
 
 typedef struct cpu_op {
     const gem_op *op;
-    const cpu_weight *w[3]; /* LINEAR, HEAD */
-    const float *bias[3];
+    const cpu_weight *w[GEM_LINEAR_MAX]; /* LINEAR, HEAD */
+    const float *bias[GEM_LINEAR_MAX];
+    int recurrent;    /* CONV, DELTA: which of the recurrent layers */
     int64_t n_panels; /* of all weights */
     gem_range *range; /* [n_threads] */
 } cpu_op;
@@ -30,6 +31,12 @@ typedef struct cpu_block {
     int32_t row, n_tokens;
 } cpu_block;
 
+/* Rows of one sequence in a run of a recurrent model: consecutive positions. */
+typedef struct cpu_seq {
+    int32_t seq, pos; /* pos: of the first row */
+    int32_t first, n; /* in be->order */
+} cpu_seq;
+
 typedef struct cpu_scratch { /* of one thread; all 64-byte aligned parts of one slab */
     uint8_t *unpack;         /* gem_panel_scratch(max k) */
     uint8_t *panel;          /* one panel made on the fly */
@@ -37,6 +44,7 @@ typedef struct cpu_scratch { /* of one thread; all 64-byte aligned parts of one 
     float *attend;
     float *o;     /* [GEM_ATTEND_ROWS][head_dim]: a chunk's partial result */
     float *total; /* [GEM_ATTEND_ROWS][head_dim] */
+    float *delta; /* gem_cpu_delta_scratch() floats; recurrent models only */
 } cpu_scratch;
 
 struct gem_backend {
@@ -70,6 +78,11 @@ struct gem_backend {
     size_t *pool_bytes, *page_bytes;
     uint64_t kv_bytes;
 
+    /* recurrent models (delta.c); NULL otherwise */
+    float *states, *tapes;
+    float *conv_w; /* owned, [recurrent layers][GEM_CONV_TAPS][channels], then a row of zeros */
+    uint64_t state_bytes, tape_bytes;
+
     /* of the run in hand */
     const gem_batch *batch;
     int32_t *pos, *seq, *row_of; /* [n_batch]; after the last append: of the wanted rows only */
@@ -78,12 +91,24 @@ struct gem_backend {
     int n_blocks;
     float *partial; /* split decode: [rows][heads][chunks][head_dim + 2] */
     size_t partial_floats;
-    size_t last_append; /* index of the last QKV op: later ops see wanted rows only */
+    size_t last_append; /* index of the last QKV or DELTA op: later ops see wanted rows only */
+    cpu_seq *group;     /* [n_groups], at most n_batch; recurrent models only */
+    int32_t n_groups, n_levels;
+    int32_t *order, *group_of, *group_of_row; /* [n_batch] rows by group; the group of each place */
 };
 
 /* Take zeroed, 64-byte aligned memory from the work mapping (sized by a dry first pass). */
 void *gem_cpu_take(gem_backend *be, size_t bytes);
 gem_status gem_cpu_load_weights(gem_backend *be, gem_error *err);
+/* The recurrent ops, delta.c. check: shapes; begin: the rows of be->batch by sequence, GEM_E_ARG
+ * when positions, slots or tapes do not fit. */
+gem_status gem_cpu_recurrent_check(const gem_plan *p, gem_error *err);
+gem_status gem_cpu_recurrent_open(gem_backend *be, gem_error *err);
+void gem_cpu_recurrent_close(gem_backend *be);
+gem_status gem_cpu_recurrent_begin(gem_backend *be, gem_error *err);
+size_t gem_cpu_delta_scratch(const gem_recurrent *r);
+void gem_cpu_conv(gem_backend *be, int tid, const cpu_op *o);
+void gem_cpu_delta(gem_backend *be, int tid, const cpu_op *o);
 gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
 
 #endif

@@ -53,6 +53,44 @@ static inline size_t gem_attend_scratch(int head_dim)
     return (size_t)GEM_ATTEND_ROWS * GEM_PAGE + 2u * GEM_PAGE * (size_t)head_dim + 64;
 }
 
+/* One head of the short convolution: dst[i] = silu(sum over taps j of w[j*ldw + i] * u[j][i]),
+ * then, if norm, times scale / sqrt(sum of dst^2 + eps). */
+typedef struct gem_conv_args {
+    const float *u[GEM_CONV_TAPS]; /* the oldest first; f32[n] */
+    const float *w;
+    size_t ldw;
+    int64_t n;
+    bool norm;
+    float eps, scale;
+    float *dst;
+} gem_conv_args;
+
+/* Gated delta rule of one chunk of GEM_PAGE positions (docs/adr/0010), rows [t0, t0 + n) of it.
+ * Rows behind t0 + n need not exist. Matrices stand in panels of 16 columns, like a KV page:
+ *   S  f32[head_dim/16][head_dim][16]  row: key dim, column: value dim
+ *   N  f32[head_dim/16][GEM_PAGE][16]  row: position
+ *   K  f32[GEM_PAGE/16][head_dim][16]  row: key dim, column: position */
+typedef struct gem_delta_args {
+    int head_dim; /* a multiple of 16 */
+    int t0, n;
+    const float *const *row; /* [n] rows of q | k | v */
+    size_t q_at, k_at, v_at; /* this head's part of a row */
+    const float *keys;       /* K, columns [0, t0 + n) written */
+    float *kk, *qk;          /* [n][GEM_PAGE]: k.k[s], q.k[s]; delta_scores writes, delta reads */
+    const double *b;         /* [t0 + n] */
+    const float *beta;       /* [n] */
+    const float *s0;         /* NULL: zero */
+    float *values;           /* N: rows [t0, t0 + n) are written */
+    float *o;                /* [n][head_dim] out */
+    float *s1;               /* NULL, or where the state after row 63, the last of these, goes */
+    float *scratch;          /* gem_delta_scratch(head_dim) floats, 64-byte aligned; delta finds
+                              * there what delta_scores left for the same rows */
+} gem_delta_args;
+static inline size_t gem_delta_scratch(int head_dim)
+{
+    return (size_t)GEM_PAGE * (4u * (size_t)head_dim + 2u * GEM_PAGE);
+}
+
 typedef struct gem_cpu_kernels {
     const char *isa;
     void (*linear[GEM_N_PANELS])(const gem_panel_args *a);
@@ -79,6 +117,12 @@ typedef struct gem_cpu_kernels {
     /* dst = o * (1/s); s > 0 */
     void (*attend_finish)(const float *o, float s, int64_t n, float *dst);
     void (*softcap)(float *x, int64_t n, float cap);
+    /* x *= sigmoid(gate) */
+    void (*sigmoid_gate)(float *x, const float *gate, int64_t n);
+    void (*conv)(const gem_conv_args *a);
+    /* kk and qk of the rows: the V heads of one K head share them. */
+    void (*delta_scores)(const gem_delta_args *a);
+    void (*delta)(const gem_delta_args *a); /* one V head */
 } gem_cpu_kernels;
 
 void gem_cpu_kernels_ref(gem_cpu_kernels *t);
@@ -88,15 +132,19 @@ void gem_cpu_kernels_neon(gem_cpu_kernels *t);
 
 /* Parts of the tables above, one a file. */
 void gem_linear_kernels_ref(gem_cpu_kernels *t);
+void gem_delta_kernels_ref(gem_cpu_kernels *t);
 void gem_linear_kernels_avx2(gem_cpu_kernels *t);
 void gem_rows_kernels_avx2(gem_cpu_kernels *t);
 void gem_attend_kernels_avx2(gem_cpu_kernels *t);
+void gem_delta_kernels_avx2(gem_cpu_kernels *t);
 void gem_linear_kernels_avx512(gem_cpu_kernels *t);
 void gem_rows_kernels_avx512(gem_cpu_kernels *t);
 void gem_attend_kernels_avx512(gem_cpu_kernels *t);
+void gem_delta_kernels_avx512(gem_cpu_kernels *t);
 void gem_linear_kernels_neon(gem_cpu_kernels *t);
 void gem_rows_kernels_neon(gem_cpu_kernels *t);
 void gem_attend_kernels_neon(gem_cpu_kernels *t);
+void gem_delta_kernels_neon(gem_cpu_kernels *t);
 
 typedef struct gem_cpu_isa {
     const char *name;
@@ -113,6 +161,12 @@ static inline size_t gem_page_v_at(int head_dim, int32_t slot, int d)
 {
     return (size_t)GEM_PAGE * (size_t)(head_dim + d / 16 * 16) + (size_t)slot * 16 +
            (size_t)(d % 16);
+}
+
+/* Where key dim d of position t of a chunk stands in K panels. */
+static inline size_t gem_delta_key_at(int head_dim, int t, int d)
+{
+    return ((size_t)(t / 16) * (size_t)head_dim + (size_t)d) * 16 + (size_t)(t % 16);
 }
 
 /* Bytes of one KV head in a page. */

@@ -155,7 +155,7 @@ static int64_t token_parts(const gem_backend *be, int64_t n_panels, int32_t n)
 static int64_t op_items(const gem_backend *be, const cpu_op *o, int32_t n)
 {
     int64_t items = 0;
-    for (int i = 0; i < 3 && o->w[i]; i++)
+    for (int i = 0; i < GEM_LINEAR_MAX && o->w[i]; i++)
         items += items_of(be, o->w[i], n);
     return items * token_parts(be, o->n_panels, n);
 }
@@ -233,6 +233,11 @@ static const int32_t *table_of(const gem_backend *be, int32_t seq, int layer)
     return be->batch->table[(size_t)seq * (size_t)be->plan->n_layers + (size_t)layer];
 }
 
+static size_t q_stride(int stride, int head_dim)
+{
+    return (size_t)(stride ? stride : head_dim);
+}
+
 /* One item is one head of one row: query heads first, then key heads with their values. */
 static void qkv(const pass *p, const gem_op *op)
 {
@@ -247,7 +252,7 @@ static void qkv(const pass *p, const gem_op *op)
         int64_t r = i / all;
         int h = (int)(i % all), kvh = h - heads;
         const float *cs = be->cos[op->qkv.rope] + r * half, *sn = be->sin[op->qkv.rope] + r * half;
-        float *x = kvh < 0 ? row(be, op->qkv.q, r) + (size_t)h * (size_t)hd
+        float *x = kvh < 0 ? row(be, op->qkv.q, r) + (size_t)h * q_stride(op->qkv.q_stride, hd)
                            : row(be, op->qkv.k, r) + (size_t)kvh * (size_t)hd;
         const float *w = kvh < 0 ? op->qkv.q_norm : op->qkv.k_norm;
         float *v = kvh < 0 ? NULL : row(be, op->qkv.v, r) + (size_t)kvh * (size_t)hd;
@@ -282,7 +287,8 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     for (int t = 0; t < b.n_tokens; t++)
         for (int g = 0; g < group; g++) {
             q[t * group + g] =
-                row(be, op->attend.q, b.row + t) + (size_t)(kvh * group + g) * (size_t)l->head_dim;
+                row(be, op->attend.q, b.row + t) +
+                (size_t)(kvh * group + g) * q_stride(op->attend.q_stride, l->head_dim);
             pos[t * group + g] = be->pos[b.row + t];
         }
     gem_attend_args a = {
@@ -314,7 +320,11 @@ static void finish_row(const pass *p, const gem_op *op, int64_t r, int head, con
                        float s)
 {
     int hd = p->be->plan->layer[op->layer].head_dim;
-    p->be->k.attend_finish(o, s, hd, row(p->be, op->attend.dst, r) + (size_t)head * (size_t)hd);
+    float *dst = row(p->be, op->attend.dst, r) + (size_t)head * (size_t)hd;
+    p->be->k.attend_finish(o, s, hd, dst);
+    if (!op->attend.gated) return;
+    const float *q = row(p->be, op->attend.q, r) + (size_t)head * q_stride(op->attend.q_stride, hd);
+    p->be->k.sigmoid_gate(dst, q + hd, hd);
 }
 
 /* Chunks one after the other, folded in ascending order. */
@@ -451,23 +461,35 @@ static void attend(const pass *p, const gem_op *op, gem_range *range)
 
 /* ---- the pass ---- */
 
-/* After the last append only rows that want logits matter: move them to the front. */
+static void move_row(const gem_backend *be, gem_buf b, int32_t to, int32_t from)
+{
+    memmove(row(be, b, to), row(be, b, from), be->ld[b] * sizeof(float));
+    if (!be->quantized[b]) return;
+    gem_qrows x = gem_qrows_at(&be->qbuf[b], (size_t)to);
+    gem_qrows y = gem_qrows_at(&be->qbuf[b], (size_t)from);
+    memmove(x.q, y.q, x.ld);
+    memmove(x.xs, y.xs, x.ld / 32 * sizeof(*x.xs));
+    memmove(x.xsum, y.xsum, x.ld / 32 * sizeof(*x.xsum));
+    memmove(x.nsum, y.nsum, x.ld / 32 * sizeof(*x.nsum));
+    memmove(x.nsum16, y.nsum16, x.ld / 16 * sizeof(*x.nsum16));
+}
+
+/* After the last append only rows that want logits matter: move them to the front. Alive are the
+ * residual and what the next op reads: the queries, or what the delta rule gave. */
 static void select_wanted(pass *p, size_t i)
 {
     gem_backend *be = p->be;
-    const gem_plan *plan = be->plan;
+    const gem_op *op = &be->plan->op[i];
     if (p->tid == 0 && be->n_wanted < p->n) {
+        gem_buf alive = op->kind == GEM_OP_DELTA ? op->delta.dst : op->qkv.q, x = -1;
+        for (size_t j = i + 1; j < be->plan->n_ops && x < 0; j++)
+            if (be->plan->op[j].kind == GEM_OP_RESIDUAL) x = be->plan->op[j].residual.x;
         for (int32_t w = 0; w < be->n_wanted; w++) {
             int32_t r = be->row_of[w];
             be->pos[w] = be->pos[r];
             be->seq[w] = be->seq[r];
-            for (size_t j = i + 1; j < plan->n_ops; j++) {
-                gem_buf b = plan->op[j].kind == GEM_OP_ATTEND     ? plan->op[j].attend.q
-                            : plan->op[j].kind == GEM_OP_RESIDUAL ? plan->op[j].residual.x
-                                                                  : -1;
-                if (b >= 0) memmove(row(be, b, w), row(be, b, r), be->ld[b] * sizeof(float));
-                if (plan->op[j].kind == GEM_OP_RESIDUAL) break;
-            }
+            move_row(be, alive, w, r);
+            if (x >= 0) move_row(be, x, w, r);
         }
     }
     p->n = be->n_wanted;
@@ -522,6 +544,12 @@ static void region(void *ctx, int tid)
         case GEM_OP_ATTEND:
             attend(&p, op, o->range);
             break;
+        case GEM_OP_CONV:
+            gem_cpu_conv(be, tid, o);
+            break;
+        case GEM_OP_DELTA:
+            gem_cpu_delta(be, tid, o);
+            break;
         case GEM_OP_RESIDUAL:
             residual(&p, op);
             break;
@@ -554,6 +582,8 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
     if (be->n_wanted > be->opt.n_logits)
         return gem_fail(err, GEM_E_ARG, "cpu: %d rows want logits; at most %d can", be->n_wanted,
                         be->opt.n_logits);
+    gem_status st = gem_cpu_recurrent_begin(be, err);
+    if (st != GEM_OK) return st;
     for (size_t i = 0; i < be->plan->n_ops; i++) {
         const cpu_op *o = &be->op[i];
         int32_t n = i <= be->last_append ? b->n_rows : be->n_wanted;

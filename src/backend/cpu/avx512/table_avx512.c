@@ -7,4 +7,5 @@ void gem_cpu_kernels_avx512(gem_cpu_kernels *t)
     gem_linear_kernels_avx512(t);
     gem_rows_kernels_avx512(t);
     gem_attend_kernels_avx512(t);
+    gem_delta_kernels_avx512(t);
 }

@@ -8,4 +8,5 @@ void gem_cpu_kernels_neon(gem_cpu_kernels *t)
     gem_linear_kernels_neon(t);
     gem_rows_kernels_neon(t);
     gem_attend_kernels_neon(t);
+    gem_delta_kernels_neon(t);
 }

@@ -51,6 +51,46 @@ static inline float gem_silu_ref(float x)
     return gem_gate_ref(x, x);
 }
 
+static inline float gem_sigmoid_ref(float x)
+{
+    return gem_gate_ref(1.0f, x);
+}
+
+/* log(1 + y) of y >= 0 in double: y below 2^-24 is its own logarithm to single precision; otherwise
+ * 1 + y = m 2^n with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh((m - 1)/(m + 1)), whose series ends
+ * behind s^13 with a relative error of 1e-11. */
+static inline double gem_log1p_ref(double y)
+{
+    double x = 1.0 + y, s, s2, p;
+    uint64_t bits;
+    int n;
+    if (!(y >= 0x1p-24 && y <= 0x1p+1000)) return y;
+    memcpy(&bits, &x, 8);
+    n = (int)(bits >> 52) - 1023;
+    bits = (bits & 0x000fffffffffffffu) | 0x3ff0000000000000u;
+    memcpy(&x, &bits, 8);
+    if (x > 0x1.6a09e667f3bcdp+0) {
+        x = x * 0.5;
+        n++;
+    }
+    s = (x - 1.0) / (x + 1.0);
+    s2 = s * s;
+    p = 1.0 / 13.0;
+    p = p * s2 + 1.0 / 11.0;
+    p = p * s2 + 1.0 / 9.0;
+    p = p * s2 + 1.0 / 7.0;
+    p = p * s2 + 1.0 / 5.0;
+    p = p * s2 + 1.0 / 3.0;
+    p = p * s2 + 1.0;
+    return (double)n * 0x1.62e42fefa39efp-1 + 2.0 * s * p;
+}
+
+/* log(1 + exp(x)); x itself above 20, as the reference implementations have it */
+static inline float gem_softplus_ref(float x)
+{
+    return x > 20.0f ? x : (float)gem_log1p_ref((double)gem_exp_ref(x));
+}
+
 /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) = x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)) */
 #define GEM_GELU_A 0x1.988454p+0f /* 2 sqrt(2/pi) */
 #define GEM_GELU_B 0x1.6e4e26p-5f /* 0.044715 */

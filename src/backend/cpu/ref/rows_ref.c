@@ -187,6 +187,7 @@ void gem_cpu_kernels_ref(gem_cpu_kernels *t)
     memset(t, 0, sizeof(*t));
     t->isa = "ref";
     gem_linear_kernels_ref(t);
+    gem_delta_kernels_ref(t);
     t->quantize = quantize_ref;
     t->norm = norm_ref;
     t->add = add_ref;
