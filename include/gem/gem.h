@@ -159,6 +159,68 @@ GEM_API const char *gem_detokenizer_push(gem_detokenizer *d, int32_t token, size
 /* What is left at the end: an incomplete tail as U+FFFD. */
 GEM_API const char *gem_detokenizer_finish(gem_detokenizer *d, size_t *len);
 
+/* ---- conversations ----------------------------------------------------------------------------
+ */
+
+/* Messages and tools, read from the JSON of an OpenAI chat request and checked; read-only.
+ * messages  JSON text of the array: role system, developer, user, assistant, tool or function;
+ * content a string, null or a list of text parts; an assistant's reasoning_content (or reasoning)
+ *           and tool_calls, their arguments as JSON text or as an object; a tool's tool_call_id,
+ * name tools     JSON text of the array, each {"type": "function", "function": {...}}; NULL or
+ * null: none Other members are ignored, null is absent. Texts are copied. errors    GEM_E_ARG
+ * naming the place, as messages[2].content; GEM_E_UNSUPPORTED for parts that are no text;
+ * GEM_E_NOMEM */
+typedef struct gem_conversation gem_conversation;
+GEM_API GEM_MUST_USE gem_status gem_conversation_read(gem_conversation **out, const char *messages,
+                                                      size_t messages_len, const char *tools,
+                                                      size_t tools_len, gem_error *err);
+GEM_API void gem_conversation_free(gem_conversation *c);
+
+typedef enum gem_thinking {
+    GEM_THINKING_DEFAULT = 0, /* the family's own: Gemma 4 off, Qwen3.5 and later on */
+    GEM_THINKING_OFF,
+    GEM_THINKING_ON
+} gem_thinking;
+
+/* Zero-initialise, then set what differs. */
+typedef struct gem_chat_options {
+    gem_thinking thinking;
+    const char *reasoning_effort; /* NULL or none, minimal, low, medium, high, xhigh, max. Where a
+                                     family has no levels: none and minimal switch thinking off, the
+                                     others on, unless `thinking` says */
+    int preserve_thinking;     /* thoughts of older turns: > 0 kept, < 0 dropped, 0 the family's */
+    bool no_generation_prompt; /* end after the last message, without the answer's opener */
+    bool continue_final;       /* the last message is the assistant's: the model goes on with it */
+} gem_chat_options;
+
+typedef struct gem_chat_info {
+    const char *format;  /* "gemma3", "gemma4", "chatml", "qwen3.5", "qwen3.6", "qwen3.8"; "none" */
+    bool thinks;         /* it can think, and thinking can be switched */
+    bool thinks_unasked; /* GEM_THINKING_DEFAULT is on */
+    bool tools;          /* tools can be declared */
+} gem_chat_info;
+/* Recognised by the vocabulary and by features of the file's template, which is never run. */
+GEM_API void gem_chat_get_info(const gem_model *m, gem_chat_info *out);
+
+/* A conversation in the model's own format: its text, and its tokens. Text of messages and tools
+ * never yields control tokens, whatever it spells. */
+typedef struct gem_prompt gem_prompt;
+typedef struct gem_prompt_piece {
+    const char *text; /* no NUL behind it */
+    size_t len;
+    bool control; /* written by the format: one special token. Else plain text */
+} gem_prompt_piece;
+/* errors GEM_E_ARG (unknown effort, nothing to continue), GEM_E_UNSUPPORTED (the model has no chat
+ * format, or its format no tools), GEM_E_NOMEM */
+GEM_API GEM_MUST_USE gem_status gem_prompt_render(gem_prompt **out, const gem_model *m,
+                                                  const gem_conversation *c,
+                                                  const gem_chat_options *opt, gem_error *err);
+GEM_API void gem_prompt_free(gem_prompt *p);
+/* Borrowed from the prompt; the text is followed by a NUL. */
+GEM_API const char *gem_prompt_text(const gem_prompt *p, size_t *len);
+GEM_API const gem_prompt_piece *gem_prompt_pieces(const gem_prompt *p, size_t *n);
+GEM_API const int32_t *gem_prompt_tokens(const gem_prompt *p, size_t *n);
+
 /* ---- sessions ---------------------------------------------------------------------------------
  */
 

@@ -1,5 +1,4 @@
-/* api.c - public calls that only pass on: opening by backend name, text to tokens and back, chat.
- */
+/* api.c - public calls that only pass on: opening by backend name, text to tokens and back. */
 #include "runtime/engine.h"
 #include "tokenizer/detokenizer.h"
 
@@ -37,12 +36,6 @@ bool gem_token_is_end(const gem_model *m, int32_t token)
 {
     return token >= 0 && token < gem_tokenizer_n_vocab(m->tok) &&
            gem_tokenizer_is_end(m->tok, token);
-}
-
-gem_status gem_chat_tokens(const gem_model *m, const gem_message *messages, size_t n_messages,
-                           int32_t **tokens, size_t *n_tokens, gem_error *err)
-{
-    return gem_chat_render(m->tok, m->chat, messages, n_messages, tokens, n_tokens, err);
 }
 
 /* ---- streaming text ---- */

@@ -177,7 +177,7 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
         if ((st = gem_family_find(&family, file, err)) != GEM_OK) goto done;
     }
     if ((st = gem_tokenizer_open(&m->tok, file, err)) != GEM_OK) goto done;
-    m->chat = gem_chat_detect(m->tok);
+    gem_chat_format_of(&m->chat, m->tok);
     if (!o->vocab_only) {
         if ((st = gem_model_plan(&m->plan, file, gem_tokenizer_n_vocab(m->tok), err)) != GEM_OK)
             goto done;

@@ -27,7 +27,7 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
 struct gem_model {
     gem_gguf *file;     /* owned */
     gem_tokenizer *tok; /* owned */
-    gem_chat_family chat;
+    gem_chat_format chat;
     gem_plan plan; /* empty when vocab_only */
     const gem_backend_ops *ops;
     gem_backend *be; /* owned; NULL when vocab_only */

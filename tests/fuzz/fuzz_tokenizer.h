@@ -6,8 +6,8 @@
 #ifndef GEM_FUZZ_TOKENIZER_H
 #define GEM_FUZZ_TOKENIZER_H
 
+#include "../unit/chat_ids.h"
 #include "../unit/small_vocab.h"
-#include "chat/chat.h"
 #include "tokenizer/detokenizer.h"
 
 typedef void (*fuzz_vocab_fn)(vocab_spec *v);
@@ -65,9 +65,10 @@ static inline void fuzz_round_trip(const gem_tokenizer *t, const char *text, siz
 static inline void fuzz_chat(const gem_tokenizer *t, const char *text, size_t len)
 {
     size_t n_control[2] = {0, 0};
-    gem_chat_family family = gem_chat_detect(t);
+    gem_chat_format format;
     char *copy = malloc(len + 1);
-    if (!copy || family == GEM_CHAT_NONE) {
+    gem_chat_format_of(&format, t);
+    if (!copy || format.family == GEM_CHAT_NONE) {
         free(copy);
         return;
     }
@@ -77,8 +78,7 @@ static inline void fuzz_chat(const gem_tokenizer *t, const char *text, size_t le
         gem_message m = {"user", i ? copy : ""};
         int32_t *ids;
         size_t n;
-        fuzz_check(gem_chat_render(t, family, &m, 1, &ids, &n, NULL) == GEM_OK,
-                   "a user message is refused");
+        fuzz_check(chat_ids(t, &m, 1, &ids, &n, NULL) == GEM_OK, "a user message is refused");
         for (size_t k = 0; k < n; k++)
             n_control[i] += gem_tokenizer_type(t, ids[k]) == GEM_TOKEN_CONTROL;
         free(ids);

@@ -1,5 +1,5 @@
 /* Conversations on small vocabularies: order of turns, system text, what messages cannot forge. */
-#include "chat/chat.h"
+#include "chat_ids.h"
 #include "small_vocab.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static void assert_rendered(vocab_spec *v, const gem_message *m, size_t n_messag
     int32_t *ids;
     size_t n;
     assert_int_equal(small_open(&s, v, &err), GEM_OK);
-    gem_status st = gem_chat_render(s.t, gem_chat_detect(s.t), m, n_messages, &ids, &n, &err);
+    gem_status st = chat_ids(s.t, m, n_messages, &ids, &n, &err);
     if (st != GEM_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < n; i++) {
         size_t len;
@@ -41,7 +41,7 @@ static void assert_error(const gem_message *m, size_t n, gem_status want, const 
     size_t n_ids;
     vocab_of_chars(&v, "llama");
     assert_int_equal(small_open(&s, &v, &err), GEM_OK);
-    assert_int_equal(gem_chat_render(s.t, GEM_CHAT_GEMMA3, m, n, &ids, &n_ids, &err), want);
+    assert_int_equal(chat_ids(s.t, m, n, &ids, &n_ids, &err), want);
     assert_non_null(strstr(err.text, part));
     assert_null(ids);
     small_close(&s);
@@ -208,7 +208,7 @@ static void test_a_huge_template_is_not_read_through(void **state)
     for (int i = 0; i < 10; i++) {
         int32_t *ids;
         size_t n;
-        assert_int_equal(gem_chat_render(s.t, GEM_CHAT_CHATML, m, 1, &ids, &n, NULL), GEM_OK);
+        assert_int_equal(chat_ids(s.t, m, 1, &ids, &n, NULL), GEM_OK);
         free(ids);
     }
     assert_true(gem_now_ns() - start < 2000000000u);
@@ -228,8 +228,7 @@ static void test_messages_forge_no_marker(void **state)
     (void)state;
     vocab_of_words(&v, "qwen2");
     assert_int_equal(small_open(&s, &v, NULL), GEM_OK);
-    assert_int_equal(gem_chat_render(s.t, GEM_CHAT_CHATML, words, ARRAY_LEN(words), &ids, &n, NULL),
-                     GEM_OK);
+    assert_int_equal(chat_ids(s.t, words, ARRAY_LEN(words), &ids, &n, NULL), GEM_OK);
     for (size_t i = 0; i < n; i++) {
         n_control += gem_tokenizer_type(s.t, ids[i]) == GEM_TOKEN_CONTROL;
         n_user += gem_tokenizer_type(s.t, ids[i]) == GEM_TOKEN_USER_DEFINED;
@@ -270,8 +269,7 @@ static void test_a_vocabulary_without_turns_has_no_chat(void **state)
     vocab_of_words(&v, "qwen2");
     v.tok[vocab_id(&v, "<|im_start|>")].text[2] = 'X';
     assert_int_equal(small_open(&s, &v, NULL), GEM_OK);
-    assert_int_equal(gem_chat_detect(s.t), GEM_CHAT_NONE);
-    assert_int_equal(gem_chat_render(s.t, GEM_CHAT_NONE, m, 1, &ids, &n, &err), GEM_E_UNSUPPORTED);
+    assert_int_equal(chat_ids(s.t, m, 1, &ids, &n, &err), GEM_E_UNSUPPORTED);
     small_close(&s);
     vocab_clear(&v);
 }

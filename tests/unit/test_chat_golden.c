@@ -1,9 +1,9 @@
 /* Conversations on real vocabularies: the ids of the file's own template, rendered by jinja2 and
  * tokenized with markers, over 300 seeded conversations; and fixed vectors. */
-#include "chat/chat.h"
+#include "chat_ids.h"
+#include "chat_lines.h"
 #include "real_vocab.h"
 
-#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 /* cmocka needs setjmp.h and stdarg.h */
@@ -17,7 +17,7 @@ static void assert_chat(const gem_tokenizer *t, const gem_message *m, size_t n_m
     int32_t *ids;
     size_t n;
     gem_error err = {0};
-    gem_status st = gem_chat_render(t, gem_chat_detect(t), m, n_messages, &ids, &n, &err);
+    gem_status st = chat_ids(t, m, n_messages, &ids, &n, &err);
     if (st != GEM_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < GEM_MIN(n, n_want); i++)
         if (ids[i] != want[i]) fail_msg("token %zu is %d, not %d", i, ids[i], want[i]);
@@ -88,7 +88,7 @@ static void test_messages_forge_no_marker_on_real_vocabularies(void **state)
         int32_t *ids;
         size_t n, n_markers = 0;
         if (!t) continue;
-        assert_int_equal(gem_chat_render(t, gem_chat_detect(t), m, 1, &ids, &n, NULL), GEM_OK);
+        assert_int_equal(chat_ids(t, m, 1, &ids, &n, NULL), GEM_OK);
         for (size_t k = 0; k < n; k++) {
             size_t len;
             const char *bytes = gem_tokenizer_bytes(t, ids[k], true, &len);
@@ -101,55 +101,98 @@ static void test_messages_forge_no_marker_on_real_vocabularies(void **state)
     }
 }
 
-/* ---- the template of the file ---- */
+/* ---- generated conversations ---- */
 
-static int check_conversation(const gem_tokenizer *t, const char *line)
+/* Tokens of the prompt are those of its text with markers parsed: true when no text spells one. */
+static void check_tokens_of_the_text(const gem_tokenizer *t)
 {
-    json_t *c = json_loads(line, 0, NULL), *list = json_object_get(c, "messages");
-    const char *text = json_string_value(json_object_get(c, "text"));
-    gem_message m[16];
-    int32_t *want;
-    size_t n_want, n = json_array_size(list);
-    assert_non_null(text);
-    assert_true(n <= ARRAY_LEN(m));
-    for (size_t i = 0; i < n; i++) {
-        m[i].role = json_string_value(json_object_get(json_array_get(list, i), "role"));
-        m[i].content = json_string_value(json_object_get(json_array_get(list, i), "content"));
+    gem_chat_format f;
+    chat_lines lines;
+    chat_line l;
+    size_t n_checked = 0;
+    gem_chat_format_of(&f, t);
+    assert_int_equal(chat_lines_open(&lines, NULL), GEM_OK);
+    while (chat_lines_next(&lines, &l)) {
+        gem_prompt p;
+        gem_error err = {0};
+        int32_t *want;
+        size_t n;
+        if (l.clean && (f.tools || l.plain)) {
+            gem_status st = gem_chat_render(&p, &f, l.c, &l.options, &err);
+            if (st == GEM_OK) st = gem_prompt_tokenize(&p, t, &err);
+            if (st != GEM_OK) fail_msg("%s", err.text);
+            assert_int_equal(
+                gem_tokenizer_encode(t, p.text.data, p.text.len, GEM_TOK_SPECIAL, &want, &n, NULL),
+                GEM_OK);
+            assert_int_equal(n, p.n_tokens);
+            assert_memory_equal(want, p.tokens, n * sizeof(*want));
+            free(want);
+            gem_prompt_clear(&p);
+            n_checked++;
+        }
+        chat_line_free(&l);
     }
-    assert_int_equal(
-        gem_tokenizer_encode(t, text, strlen(text), GEM_TOK_SPECIAL, &want, &n_want, NULL), GEM_OK);
-    assert_chat(t, m, n, want, n_want);
-    free(want);
-    json_decref(c);
-    return 1;
+    free(lines.data);
+    assert_true(n_checked > 100);
 }
 
-static void test_qwen2_equals_the_rendered_template(void **state)
+static void test_tokens_are_those_of_the_text(void **state)
+{
+    (void)state;
+    if (gemma3.t) check_tokens_of_the_text(gemma3.t);
+    if (gemma4.t) check_tokens_of_the_text(gemma4.t);
+    if (qwen2.t) check_tokens_of_the_text(qwen2.t);
+}
+
+/* ---- the template of the file ---- */
+
+static void test_qwen2_equals_the_template_of_its_file(void **state)
 {
     char path[64], command[4096], *line = NULL;
     size_t cap = 0;
     int n = 0;
+    gem_chat_format f;
+    chat_lines lines;
+    chat_line l;
     (void)state;
     if (!qwen2.t) skip();
+    gem_chat_format_of(&f, qwen2.t);
     gem_str source = gem_tokenizer_chat_template(qwen2.t);
     assert_non_null(source.data);
     snprintf(path, sizeof(path), "/tmp/gem-template-%ld.jinja", (long)getpid());
     assert_int_equal(gem_file_write_atomic(path, source.data, source.len, NULL), GEM_OK);
-    snprintf(command, sizeof(command), "python3 '%s/golden/chat/render.py' '%s' 300", GEM_TEST_DIR,
-             path);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    while (getline(&line, &cap, f) > 0)
-        n += check_conversation(qwen2.t, line);
-    int rc = pclose(f);
+    snprintf(command, sizeof(command), "python3 '%s/golden/chat/render.py' chatml '%s'",
+             GEM_TEST_DIR, path);
+    FILE *in = popen(command, "r");
+    assert_non_null(in);
+    assert_int_equal(chat_lines_open(&lines, NULL), GEM_OK);
+    while (chat_lines_next(&lines, &l)) {
+        gem_prompt p;
+        gem_json_error e;
+        bool more = getline(&line, &cap, in) > 0;
+        if (more) {
+            gem_json_doc *doc = gem_json_read(line, strlen(line), 4, &e);
+            const gem_json *want = gem_json_root(doc);
+            assert_int_equal(gem_chat_render(&p, &f, l.c, &l.options, NULL), GEM_OK);
+            assert_int_equal(want->len, p.text.len);
+            assert_memory_equal(want->text, p.text.data, want->len);
+            gem_prompt_clear(&p);
+            gem_json_free(doc);
+            n++;
+        }
+        chat_line_free(&l);
+        if (!more) break;
+    }
+    int rc = pclose(in);
     unlink(path);
+    free(lines.data);
     free(line);
     if (WIFEXITED(rc) && (WEXITSTATUS(rc) == 77 || WEXITSTATUS(rc) == 127)) {
         fprintf(stderr, "python3 with jinja2 is not there; the template is not rendered\n");
         skip();
     }
     assert_int_equal(rc, 0);
-    assert_int_equal(n, 300);
+    assert_int_equal(n, 680);
 }
 
 int main(void)
@@ -159,7 +202,8 @@ int main(void)
         cmocka_unit_test(test_gemma3_equals_its_rendered_turns),
         cmocka_unit_test(test_gemma4_vectors),
         cmocka_unit_test(test_messages_forge_no_marker_on_real_vocabularies),
-        cmocka_unit_test(test_qwen2_equals_the_rendered_template),
+        cmocka_unit_test(test_tokens_are_those_of_the_text),
+        cmocka_unit_test(test_qwen2_equals_the_template_of_its_file),
     };
     bool some = real_open(&gemma3, REAL_GEMMA3);
     some |= real_open(&gemma4, REAL_GEMMA4);

@@ -4,5 +4,5 @@
 
 bool cli_has_chat_template(const gem_model *m)
 {
-    return m->chat != GEM_CHAT_NONE && gem_tokenizer_chat_template(m->tok).len > 0;
+    return m->chat.family != GEM_CHAT_NONE && gem_tokenizer_chat_template(m->tok).len > 0;
 }
