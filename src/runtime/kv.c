@@ -252,7 +252,7 @@ void gem_kv_commit(gem_kv_seq *s, int32_t n_new)
 {
     s->n_pos += n_new;
     for (int l = 0; l < s->store->n_layers; l++)
-        keep(s, l, first_visible(s->store->window[l], s->n_pos), s->end[l]);
+        keep(s, l, first_visible(s->store->window[l], s->n_pos - GEM_ROLLBACK), s->end[l]);
 }
 
 gem_status gem_kv_trim(gem_kv_seq *s, int32_t n_pos, gem_error *err)

@@ -4,8 +4,9 @@
  * through a sequence's page tables.
  *
  * Rules. A page is written only while one sequence holds it; a partly filled page that is shared is
- * copied before the first write (copy on write). A windowed layer drops pages that no later query
- * can see after each batch. Nothing here allocates after gem_kv_open and gem_kv_seq_init. */
+ * copied before the first write (copy on write). A windowed layer drops pages after each batch that
+ * no query sees any more, even when the sequence goes back GEM_ROLLBACK positions. Nothing here
+ * allocates after gem_kv_open and gem_kv_seq_init. */
 #ifndef GEM_KV_H
 #define GEM_KV_H
 
@@ -54,7 +55,8 @@ gem_status gem_kv_check(const gem_kv_store *st, const int32_t *need, gem_error *
 void gem_kv_append(gem_kv_seq *s, int32_t n_new);
 /* The rows were written: advance, and drop what left the windows. */
 void gem_kv_commit(gem_kv_seq *s, int32_t n_new);
-/* Cut back to n_pos. GEM_E_RANGE when a windowed layer has dropped a page that the next token there
+/* Cut back to n_pos: GEM_ROLLBACK positions before the end of the last batch are always possible.
+ * GEM_E_RANGE when a windowed layer has dropped a page that the next token there
  * would see, or n_pos is not in [0, s->n_pos]; nothing changed then. */
 gem_status gem_kv_trim(gem_kv_seq *s, int32_t n_pos, gem_error *err);
 
@@ -72,10 +74,10 @@ typedef struct gem_kv_layout {
 /* Group the plan's layers by page kind and size the pools for n_sessions sessions of n_ctx
  * positions run in batches of n_batch rows. Pages of a layer and session: sees all   ceil(n_ctx /
  * GEM_PAGE), and 1 to copy a shared last page into windowed   the window and a whole batch, 2 more
- * for their borders (not above the line before), and as many as the window covers, 1 more, for one
- * checkpoint that lags behind So each session can always fill its context, with one checkpoint that
- * is not older than its last trim; more checkpoints share what the others leave. GEM_E_NOMEM,
- * GEM_E_UNSUPPORTED. */
+ * for their borders and GEM_ROLLBACK (not above the line before), and as many as the window and
+ * GEM_ROLLBACK cover, 1 more, for one checkpoint that lags behind So each session can always fill
+ * its context, with one checkpoint that is not older than its last trim; more checkpoints share
+ * what the others leave. GEM_E_NOMEM, GEM_E_UNSUPPORTED. */
 gem_status gem_kv_layout_init(gem_kv_layout *out, const gem_plan *plan, gem_kv_type type,
                               int32_t n_ctx, int32_t n_batch, int n_sessions, gem_error *err);
 void gem_kv_layout_deinit(gem_kv_layout *l);

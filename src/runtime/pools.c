@@ -26,7 +26,7 @@ static int64_t layer_pages(int32_t window, int32_t n_ctx, int32_t n_batch)
     int64_t all = ceil_pages(n_ctx);
     if (window == 0) return all + 1;
     int64_t held = ceil_pages(window) + ceil_pages(n_batch) + 2;
-    return GEM_MIN(held, all) + GEM_MIN(ceil_pages(window), all) + 1;
+    return GEM_MIN(held, all) + GEM_MIN(ceil_pages((int64_t)window + GEM_ROLLBACK), all) + 1;
 }
 
 gem_status gem_kv_layout_init(gem_kv_layout *out, const gem_plan *plan, gem_kv_type type,

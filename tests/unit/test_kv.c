@@ -50,6 +50,7 @@ static void free_world(world *w)
 typedef struct tracked {
     gem_kv_seq kv;
     int32_t history[CTX];
+    int32_t low; /* a trim to here and on must be possible */
 } tracked;
 
 static gem_status append(world *w, tracked *t, int32_t n, int32_t *next_token, gem_error *err)
@@ -70,6 +71,7 @@ static gem_status append(world *w, tracked *t, int32_t n, int32_t *next_token, g
         }
     }
     gem_kv_commit(&t->kv, n);
+    t->low = GEM_MAX(t->low, t->kv.n_pos - GEM_ROLLBACK);
     return GEM_OK;
 }
 
@@ -84,8 +86,9 @@ static void check_visible(const world *w, const tracked *t)
             if (w->content[layer_pool[l]][page][p % GEM_PAGE] != t->history[p])
                 fail_msg("layer %d position %d: another sequence's value", l, p);
         }
-        for (int32_t i = 0; (i + 1) * GEM_PAGE <= from; i++)
-            assert_int_equal(gem_kv_table(&t->kv, l)[i], -1); /* dropped behind the window */
+        /* dropped behind the window of a query GEM_ROLLBACK back */
+        for (int32_t i = 0; (i + 1) * GEM_PAGE <= from - GEM_ROLLBACK; i++)
+            assert_int_equal(gem_kv_table(&t->kv, l)[i], -1);
     }
 }
 
@@ -142,20 +145,20 @@ static void test_windows_drop_pages(void **state)
     tracked t = {0};
     int32_t token = 1;
     start(w, &t);
-    /* the query at 163 sees 64..163 of layer 1: position 63 has left, page 0 goes; at 162 it stays
-     */
-    assert_int_equal(append(w, &t, 162, &token, NULL), GEM_OK);
+    /* the query at 163 sees 64..163 of layer 1: position 63 has left. At 176 the sequence can no
+     * longer go back to 162, and page 0 goes; at 175 it stays */
+    assert_int_equal(append(w, &t, 175, &token, NULL), GEM_OK);
     assert_int_not_equal(gem_kv_table(&t.kv, 1)[0], -1);
     assert_int_equal(append(w, &t, 1, &token, NULL), GEM_OK);
     assert_int_equal(gem_kv_table(&t.kv, 1)[0], -1);
-    /* layer 2 has window 64: at 127 the query sees 64..127 */
+    /* layer 2 has window 64: the query at 127 sees 64..127 */
     assert_int_equal(gem_kv_table(&t.kv, 2)[0], -1);
     assert_int_not_equal(gem_kv_table(&t.kv, 2)[1], -1);
     assert_int_not_equal(gem_kv_table(&t.kv, 0)[0], -1);
     while (t.kv.n_pos < CTX) {
         assert_int_equal(append(w, &t, 1, &token, NULL), GEM_OK);
         check_visible(w, &t);
-        assert_true(gem_kv_used(w->st, 1) <= 3);
+        assert_true(gem_kv_used(w->st, 1) <= 3); /* 100 + 13 positions touch 3 pages */
     }
     gem_kv_seq_deinit(&t.kv);
     free_world(w);
@@ -216,12 +219,13 @@ static void test_trim(void **state)
     check_visible(w, &t);
     assert_int_equal(append(w, &t, 5, &token, NULL), GEM_OK);
     check_visible(w, &t);
-    /* layer 2 holds 128 and on: the query at 191 needs 128, the one at 190 needs 127 */
+    assert_int_equal(append(w, &t, 4, &token, NULL), GEM_OK);
+    /* layer 2 holds 128 and on: the query at 191, 13 back, needs 128, the one at 190 needs 127 */
     assert_int_equal(gem_kv_trim(&t.kv, 190, &err), GEM_E_RANGE);
     assert_non_null(strstr(err.text, "window"));
-    assert_int_equal(t.kv.n_pos, 200);
+    assert_int_equal(t.kv.n_pos, 204);
     check_visible(w, &t);
-    assert_int_equal(gem_kv_trim(&t.kv, 191, &err), GEM_OK);
+    assert_int_equal(gem_kv_trim(&t.kv, 204 - GEM_ROLLBACK, &err), GEM_OK);
     check_visible(w, &t);
     assert_int_equal(gem_kv_trim(&t.kv, 0, &err), GEM_OK); /* nothing is needed at 0 */
     assert_int_equal(gem_kv_used(w->st, 0) + gem_kv_used(w->st, 1), 0);
@@ -284,13 +288,18 @@ static void test_random_steps(void **state)
             } else if (what < 8) {
                 gem_kv_seq_copy(&a->kv, &b->kv);
                 if (a != b) memcpy(a->history, b->history, sizeof(a->history));
+                a->low = b->low;
             } else if (what == 8) {
-                gem_status st =
-                    gem_kv_trim(&a->kv, (int32_t)rnd(&z, (uint32_t)a->kv.n_pos + 1), NULL);
+                int32_t n_pos = a->kv.n_pos, to = (int32_t)rnd(&z, (uint32_t)n_pos + 1);
+                if (rnd(&z, 2)) to = n_pos - (int32_t)rnd(&z, (uint32_t)GEM_MIN(n_pos, 15) + 1);
+                gem_status st = gem_kv_trim(&a->kv, to, NULL);
                 assert_true(st == GEM_OK || st == GEM_E_RANGE);
+                assert_true(st == GEM_OK || to < a->low);
+                if (a->kv.n_pos == 0) a->low = 0;
             } else {
                 gem_kv_seq_deinit(&a->kv);
                 start(w, a);
+                a->low = 0;
             }
             for (int i = 0; i < MAX_SEQS; i++)
                 check_visible(w, &t[i]);
@@ -313,10 +322,10 @@ static void test_layout_is_enough(void **state)
     gem_kv_layout l;
     assert_int_equal(gem_kv_layout_init(&l, &plan, GEM_KV_F32, CTX, BATCH, SESSIONS, NULL), GEM_OK);
     assert_int_equal(l.n_pools, 2);
-    assert_int_equal(l.pool[0].n_pages, 2 * ((10 + 1) + (1 + 2 + 2 + 1 + 1)));
+    assert_int_equal(l.pool[0].n_pages, 2 * ((10 + 1) + (1 + 2 + 2 + 2 + 1)));
     assert_int_equal(l.pool[1].n_pages, 2 * (2 + 2 + 2 + 2 + 1));
     assert_int_equal(gem_kv_layout_bytes(&l),
-                     (uint64_t)36 * 2 * 64 * 32 * 4 + (uint64_t)18 * 2 * 64 * 64 * 4);
+                     (uint64_t)38 * 2 * 64 * 32 * 4 + (uint64_t)18 * 2 * 64 * 64 * 4);
 
     world *w = calloc(1, sizeof(*w));
     const gem_kv_options o = {N_LAYERS, l.n_pools, l.layer_pool, l.window,
