@@ -20,6 +20,7 @@ static const struct {
 } others[] = {
     {&analyze_stats_command, analyze_stats_main},
     {&analyze_compare_command, analyze_compare_main},
+    {&analyze_simulate_command, analyze_simulate_main},
 };
 
 enum { MAX_COMMANDS = 48 };

@@ -9,7 +9,7 @@
 /* Limits of the protocol; the last three are ours (docs/benchmarking.md says why). */
 #define EV_GATE_FLOOR 0.03     /* least improvement of the primary KPI */
 #define EV_GATE_SECONDARY 0.02 /* largest regression of the other one, unless it is noise */
-#define EV_GATE_LEVEL 0.998    /* two-sided: 1 in 1000 of each side */
+#define EV_GATE_LEVEL 0.999    /* two-sided: 1 in 2000 of each side */
 #define EV_GATE_RAMP 0.02      /* a one-way run of samples that moves more than this */
 #define EV_GATE_REPETITIONS 3
 
@@ -21,21 +21,26 @@ enum {                               /* rules, as bits of ev_speed.failed */
        EV_GATE_DOMINANCE = 1 << 4,   /* every candidate sample beats every baseline sample */
        EV_GATE_DRIFT = 1 << 5, /* more than 3 % is left without what the arms' own drift explains */
        EV_GATE_RAMPS = 1 << 6, /* no arm ramps */
-       EV_GATE_SECOND = 1 << 7 /* the secondary KPI did not regress */
+       EV_GATE_SECOND = 1 << 7, /* the secondary KPI did not regress */
+       EV_GATE_STATE = 1 << 8,  /* the control series stayed where it was */
+       EV_GATE_HALF = 1 << 9    /* no run drifts within itself by more than half the gain */
 };
 
 typedef struct ev_speed {
-    double improvement, larger_cv; /* of the primary KPI; shares */
-    double explained;              /* share that drift explains, at least 0 */
-    ev_interval difference;        /* candidate less baseline, as a share of the baseline's mean */
+    double improvement, larger_cv;     /* of the primary KPI; shares */
+    double explained;                  /* share that drift or the control explains, at least 0 */
+    double half_run_drift;             /* the larger of both runs, as a size */
+    double control_change, control_cv; /* of the control series */
+    ev_interval difference; /* candidate less baseline, as a share of the baseline's mean */
     bool dominance, ramp_baseline, ramp_candidate;
     double regression, secondary_cv; /* of the secondary KPI; regression > 0 is slower */
     unsigned failed;
 } ev_speed;
 
-/* Rates (higher is better). base[0], cand[0]: the primary KPI; [1]: the other. Every series has at
- * least 2 samples. */
-void ev_speed_judge(ev_speed *out, const ev_series base[2], const ev_series cand[2]);
+/* Rates (higher is better). base[0], cand[0]: the primary KPI; [1]: the other; [2]: a control that
+ * no candidate can change, measured between the others (the machine's read roof). Every series has
+ * at least 2 samples. */
+void ev_speed_judge(ev_speed *out, const ev_series base[3], const ev_series cand[3]);
 
 /* Total work over total time from rates of equal work: the harmonic mean. */
 double ev_overall_rate(const ev_series *s);

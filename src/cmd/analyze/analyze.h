@@ -21,6 +21,8 @@ int analysis_main(const analysis *a, int argc, char **argv);
 extern const cli_command analyze_stats_command, analyze_compare_command;
 int analyze_stats_main(int argc, char **argv);
 int analyze_compare_main(int argc, char **argv);
+extern const cli_command analyze_simulate_command;
+int analyze_simulate_main(int argc, char **argv);
 
 /* Write a document to a file (atomically) or, for NULL, to stdout. Returns an exit code. */
 int analyze_write(const cli_command *c, const gem_json *root, const char *path);
