@@ -7,5 +7,6 @@
 extern const gem_family gem_family_gemma3;
 extern const gem_family gem_family_gemma4;
 extern const gem_family gem_family_qwen2;
+extern const gem_family gem_family_qwen35;
 
 #endif

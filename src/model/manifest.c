@@ -82,6 +82,19 @@ static gem_status bind(gem_gguf *g, const gem_tensor_spec *s, const char *name,
     return GEM_OK;
 }
 
+gem_status gem_manifest_bind_layer(const gem_tensor_spec *spec, size_t n, gem_gguf *g,
+                                   const uint64_t size[GEM_DIM_COUNT], uint32_t layer,
+                                   gem_layer_weights *out, gem_error *err)
+{
+    gem_status st = GEM_OK;
+    for (size_t i = 0; i < n && st == GEM_OK; i++) {
+        char name[KEY_MAX];
+        snprintf(name, sizeof(name), "blk.%u.%s", layer, spec[i].name);
+        st = bind(g, &spec[i], name, size, out, err);
+    }
+    return st;
+}
+
 gem_status gem_manifest_bind(const gem_manifest *m, gem_gguf *g, const uint64_t size[GEM_DIM_COUNT],
                              const uint64_t *const *layer_size, uint32_t n_layers, gem_weights *out,
                              gem_error *err)
@@ -93,12 +106,8 @@ gem_status gem_manifest_bind(const gem_manifest *m, gem_gguf *g, const uint64_t 
     for (size_t i = 0; i < m->n_top && st == GEM_OK; i++)
         st = bind(g, &m->top[i], m->top[i].name, size, out, err);
     for (uint32_t l = 0; l < n_layers && st == GEM_OK; l++)
-        for (size_t i = 0; i < m->n_layer && st == GEM_OK; i++) {
-            char name[KEY_MAX];
-            snprintf(name, sizeof(name), "blk.%u.%s", l, m->layer[i].name);
-            st =
-                bind(g, &m->layer[i], name, layer_size ? layer_size[l] : size, &out->layer[l], err);
-        }
+        st = gem_manifest_bind_layer(m->layer, m->n_layer, g, layer_size ? layer_size[l] : size, l,
+                                     &out->layer[l], err);
     if (st != GEM_OK) gem_weights_free(out);
     return st;
 }

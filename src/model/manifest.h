@@ -33,6 +33,14 @@ typedef enum gem_dim {
     GEM_DIM_VOCAB, /* n_vocab */
     GEM_DIM_ROPE,  /* pairs that rotary factors are given for */
     GEM_DIM_ONE,   /* 1 */
+    /* hybrids */
+    GEM_DIM_GATED_Q, /* queries and their gates: 2 * n_heads * head_dim */
+    GEM_DIM_TAPS,    /* of the short convolution */
+    GEM_DIM_CONV,    /* its channels: q, k and v of the recurrent heads */
+    GEM_DIM_INNER,   /* n_v_heads * their head_dim */
+    GEM_DIM_V_HEADS, /* n_v_heads */
+    GEM_DIM_STATE,   /* head_dim of recurrent heads */
+    GEM_DIM_TWICE,   /* 2 * d_model */
     GEM_DIM_COUNT
 } gem_dim;
 
@@ -57,6 +65,10 @@ typedef struct gem_manifest {
 typedef struct gem_layer_weights {
     const gem_tensor *attn_norm, *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_norm, *k_norm, *o;
     const gem_tensor *post_attn_norm, *ffn_norm, *gate, *up, *down, *post_ffn_norm, *out_scale;
+    /* recurrent layers */
+    const gem_tensor *qkv, *z, *conv, *dt_bias, *ssm_a, *alpha, *beta, *ssm_norm, *ssm_out;
+    /* block that predicts the token after the next */
+    const gem_tensor *eh_proj, *e_norm, *h_norm, *head_norm;
 } gem_layer_weights;
 
 typedef struct gem_weights {
@@ -73,6 +85,10 @@ gem_status gem_manifest_read(const gem_manifest *m, gem_gguf *g, void *params, g
 gem_status gem_manifest_bind(const gem_manifest *m, gem_gguf *g, const uint64_t size[GEM_DIM_COUNT],
                              const uint64_t *const *layer_size, uint32_t n_layers, gem_weights *out,
                              gem_error *err);
+/* The same for one layer and a table of its own, where layers are of several kinds. */
+gem_status gem_manifest_bind_layer(const gem_tensor_spec *spec, size_t n, gem_gguf *g,
+                                   const uint64_t size[GEM_DIM_COUNT], uint32_t layer,
+                                   gem_layer_weights *out, gem_error *err);
 void gem_weights_free(gem_weights *w); /* contents */
 
 /* GEM_E_FORMAT when a key of the family's namespace or any tensor was not explained. */

@@ -2,7 +2,7 @@
 #include "model/families.h"
 
 static const gem_family *const families[] = {&gem_family_gemma3, &gem_family_gemma4,
-                                             &gem_family_qwen2};
+                                             &gem_family_qwen2, &gem_family_qwen35};
 
 /* Files people are likely to try. Others are refused with the supported list alone. */
 static const struct {
@@ -21,9 +21,10 @@ static const struct {
     {"qwen2vl", "its positions have several axes"},
     {"qwen3", "Qwen3 norms queries and keys and has no biases"},
     {"qwen3moe", "a mixture of experts"},
-    {"qwen3next", "it has recurrent layers and experts"},
-    {"qwen35", "it has recurrent layers"},
-    {"qwen35moe", "it has recurrent layers and experts"},
+    {"qwen3next", "its projections are packed otherwise and its V heads stand in another order"},
+    {"qwen35moe", "a mixture of experts; dense qwen35 files run"},
+    {"qwen4exp", "another architecture"},
+    {"eagle3", "a drafter, which runs only beside its target model"},
     {"clip", "a multimodal projector, not a language model"},
     {"bert", "an encoder, which generates no text"},
     {"nomic-bert", "an encoder, which generates no text"},
