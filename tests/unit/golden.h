@@ -22,11 +22,11 @@ typedef struct golden {
     int32_t n, n_vocab;
 } golden;
 
-static inline json_t *golden_json(const char *name)
+static inline json_t *golden_json(const char *folder, const char *name)
 {
     char path[4096];
     json_error_t err;
-    snprintf(path, sizeof(path), "%s/golden/logits/%s.json", GEM_TEST_DIR, name);
+    snprintf(path, sizeof(path), "%s/golden/%s/%s.json", GEM_TEST_DIR, folder, name);
     json_t *root = json_load_file(path, 0, &err);
     if (!root) fail_msg("%s: line %d: %s", path, err.line, err.text);
     return root;
@@ -39,14 +39,12 @@ static inline double golden_number(const json_t *object, const char *key)
     return json_number_value(v);
 }
 
-static inline golden golden_open(const char *family, const char *text)
+static inline golden golden_read(const char *folder, const char *name)
 {
-    char name[64];
     golden g = {0};
     size_t i;
     json_t *id;
-    snprintf(name, sizeof(name), "%s-%s", family, text);
-    g.root = golden_json(name);
+    g.root = golden_json(folder, name);
     const json_t *tokens = json_object_get(g.root, "tokens");
     g.n = (int32_t)json_array_size(tokens);
     g.n_vocab = (int32_t)golden_number(g.root, "n_vocab");
@@ -54,6 +52,13 @@ static inline golden golden_open(const char *family, const char *text)
     assert_non_null(g.ids);
     json_array_foreach(tokens, i, id) g.ids[i] = (int32_t)json_integer_value(id);
     return g;
+}
+
+static inline golden golden_open(const char *family, const char *text)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%s-%s", family, text);
+    return golden_read("logits", name);
 }
 
 static inline void golden_close(golden *g)

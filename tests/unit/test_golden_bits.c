@@ -16,7 +16,7 @@ static bool check_bits(const char *family, const char *path, const char *text, c
 {
     char hex[65];
     gem_model *m;
-    json_t *bits = golden_json("bits");
+    json_t *bits = golden_json("logits", "bits");
     golden g = golden_open(family, text);
     bool ran = golden_model(&m, path, &g, false, isa);
     if (ran) {
