@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-gem_status generator_init(generator *g, gem_model *m, gem_error *err)
+gem_status generator_init(generator *g, gem_model *m, gem_drafter *drafter, int32_t draft_max,
+                          gem_error *err)
 {
     gem_model_info info;
     memset(g, 0, sizeof(*g));
@@ -16,11 +17,14 @@ gem_status generator_init(generator *g, gem_model *m, gem_error *err)
     g->progress = isatty(STDERR_FILENO);
     gem_status st = gem_session_new(&g->session, m, err);
     if (st == GEM_OK) st = gem_detokenizer_new(&g->detok, m, false, err);
+    if (st == GEM_OK && drafter)
+        st = gem_speculator_new(&g->speculator, m, drafter, draft_max, err);
     return st;
 }
 
 void generator_deinit(generator *g)
 {
+    gem_speculator_free(g->speculator);
     gem_session_free(g->session);
     gem_detokenizer_free(g->detok);
     free(g->held);
@@ -125,15 +129,76 @@ static gem_status prefill(generator *g, const int32_t *tokens, size_t n, const f
     return st;
 }
 
+/* Tokens that were drawn and not yet shown. */
+typedef struct drawn {
+    int32_t token[GEM_DRAFT_MAX + 1];
+    int32_t n, at;
+} drawn;
+
+/* The tokens behind the last one that was drawn, one of them or a round's; accepted by the sampler.
+ * max: how many are wanted; < 0: any number. */
+static gem_status draw_next(generator *g, gem_sampler *sampler, int32_t last, int32_t max, drawn *d,
+                            generate_stats *stats, gem_error *err)
+{
+    const float *logits;
+    uint64_t start = gem_now_ns();
+    gem_status st;
+    d->at = d->n = 0;
+    if (g->speculator) {
+        st = gem_speculate(g->speculator, sampler, last, max < 0 ? INT32_MAX : max, d->token, &d->n,
+                           err);
+    } else {
+        st = gem_session_decode(g->session, last, &logits, err);
+        stats->decode_ns += gem_now_ns() - start;
+        if (st == GEM_OK) st = gem_sampler_draw(sampler, logits, &d->token[0], err);
+        if (st == GEM_OK) d->n = 1;
+        if (st == GEM_OK && !gem_token_is_end(g->model, d->token[0]))
+            gem_sampler_accept(sampler, d->token[0]);
+    }
+    if (g->speculator) stats->decode_ns += gem_now_ns() - start;
+    stats->n_decoded += (size_t)d->n;
+    if (st == GEM_OK) st = hold(g, &last, 1, err);
+    if (st == GEM_OK && d->n > 1) st = hold(g, d->token, (size_t)d->n - 1, err);
+    return st;
+}
+
+/* The first token, from the prompt's logits, and where the rounds start. */
+static gem_status draw_first(generator *g, gem_sampler *sampler, const float *logits, drawn *d,
+                             gem_error *err)
+{
+    gem_status st = gem_sampler_draw(sampler, logits, &d->token[0], err);
+    d->at = 0;
+    d->n = 1;
+    if (st == GEM_OK && !gem_token_is_end(g->model, d->token[0]))
+        gem_sampler_accept(sampler, d->token[0]);
+    if (st == GEM_OK && g->speculator)
+        st = gem_speculator_begin(g->speculator, g->session, g->held, g->n_held, err);
+    return st;
+}
+
+static void draft_stats_since(gem_draft_stats *s, const gem_draft_stats *now)
+{
+    s->rounds = now->rounds - s->rounds;
+    s->tokens = now->tokens - s->tokens;
+    s->draft_ns = now->draft_ns - s->draft_ns;
+    s->verify_ns = now->verify_ns - s->verify_ns;
+    for (int i = 0; i < GEM_DRAFT_MAX; i++) {
+        s->drafted_at[i] = now->drafted_at[i] - s->drafted_at[i];
+        s->accepted_at[i] = now->accepted_at[i] - s->accepted_at[i];
+    }
+}
+
 gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n,
                     int32_t max, gem_bytes *text, generate_stats *stats, gem_error *err)
 {
     const float *logits = NULL;
     gem_sampler *sampler = NULL;
     gem_model_info info;
+    drawn d;
     size_t len;
     const char *s;
     memset(stats, 0, sizeof(*stats));
+    if (g->speculator) stats->draft = *gem_speculator_stats(g->speculator);
     gem_model_get_info(g->model, &info);
     uint64_t start = gem_now_ns();
     gem_status st = gem_sampler_new(&sampler, info.n_vocab, so, err);
@@ -146,16 +211,15 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
     for (size_t i = 0; st == GEM_OK && i < n; i++)
         gem_sampler_accept(sampler, tokens[i]);
     stats->finish = FINISH_LENGTH;
-    while (st == GEM_OK && (max < 0 || stats->n_generated < (size_t)max)) {
-        int32_t token;
-        if ((st = gem_sampler_draw(sampler, logits, &token, err)) != GEM_OK) break;
-        if (!stats->n_generated) stats->first_ns = gem_now_ns() - start;
+    if (st == GEM_OK && max != 0) st = draw_first(g, sampler, logits, &d, err);
+    if (st == GEM_OK) stats->first_ns = gem_now_ns() - start;
+    while (st == GEM_OK && max != 0) {
+        int32_t token = d.token[d.at++];
         stats->n_generated++;
         if (gem_token_is_end(g->model, token)) {
             stats->finish = FINISH_END;
             break;
         }
-        gem_sampler_accept(sampler, token);
         s = gem_detokenizer_push(g->detok, token, &len);
         emit(g, text, s, len);
         if (cli_interrupted || ferror(stdout)) {
@@ -163,19 +227,18 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
             break;
         }
         if (max >= 0 && stats->n_generated == (size_t)max) break;
+        if (d.at < d.n) continue;
         if (gem_session_position(g->session) >= g->n_ctx) {
             stats->finish = FINISH_CONTEXT;
             break;
         }
-        uint64_t before = gem_now_ns();
-        st = gem_session_decode(g->session, token, &logits, err);
-        stats->decode_ns += gem_now_ns() - before;
-        stats->n_decoded++;
-        if (st == GEM_OK) st = hold(g, &token, 1, err);
+        int32_t left = max < 0 ? -1 : max - (int32_t)stats->n_generated;
+        st = draw_next(g, sampler, token, left, &d, stats, err);
     }
     s = gem_detokenizer_finish(g->detok, &len);
     emit(g, text, s, len);
 done:
+    if (g->speculator) draft_stats_since(&stats->draft, gem_speculator_stats(g->speculator));
     gem_sampler_free(sampler);
     return st;
 }
@@ -195,5 +258,10 @@ void print_stats(const generate_stats *s, uint64_t load_ns)
     if (s->n_decoded) fprintf(stderr, ", %.1f tok/s", rate(s->n_decoded, s->decode_ns));
     if (s->n_generated) fprintf(stderr, "; first token after %.3f s", (double)s->first_ns * 1e-9);
     if (load_ns) fprintf(stderr, ", model opened in %.3f s", (double)load_ns * 1e-9);
+    if (s->draft.rounds)
+        fprintf(stderr, "; %llu of %llu guesses kept, %.2f tokens a round",
+                (unsigned long long)gem_draft_stats_accepted(&s->draft),
+                (unsigned long long)gem_draft_stats_drafted(&s->draft),
+                (double)s->draft.tokens / (double)s->draft.rounds);
     fprintf(stderr, "%s]\n", why[s->finish]);
 }

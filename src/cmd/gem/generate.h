@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "cmd/cli/cli.h"
+#include "runtime/speculate.h"
 
 /* A session and the tokens whose keys and values it holds, so that the next turn reuses them. */
 typedef struct generator {
@@ -14,8 +15,9 @@ typedef struct generator {
     int32_t *held;          /* owned, [n_held] of cap */
     size_t n_held, cap;
     int32_t n_ctx;
-    bool terminal; /* stdout is a terminal: no control characters reach it */
-    bool progress; /* show the prefill on stderr */
+    gem_speculator *speculator; /* owned; NULL: no speculation */
+    bool terminal;              /* stdout is a terminal: no control characters reach it */
+    bool progress;              /* show the prefill on stderr */
 } generator;
 
 typedef enum finish { FINISH_END, FINISH_LENGTH, FINISH_CONTEXT, FINISH_INTERRUPTED } finish;
@@ -24,9 +26,12 @@ typedef struct generate_stats {
     size_t n_prompt, n_cached, n_generated, n_decoded;
     uint64_t prefill_ns, first_ns, decode_ns; /* first_ns: from the call to the first token drawn */
     finish finish;
+    gem_draft_stats draft; /* of this answer; rounds 0 without speculation */
 } generate_stats;
 
-gem_status generator_init(generator *g, gem_model *m, gem_error *err);
+/* drafter may be NULL; draft_max: guesses a round. */
+gem_status generator_init(generator *g, gem_model *m, gem_drafter *drafter, int32_t draft_max,
+                          gem_error *err);
 void generator_deinit(generator *g);
 
 /* tokens   the whole prompt, int32[n]; what the session already holds of it is not run again

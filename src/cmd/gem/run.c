@@ -1,5 +1,6 @@
 /* run.c - `gem run`: a prompt continued, a question answered, or a conversation at the terminal. */
 #include "base/base.h"
+#include "cmd/cli/draft.h"
 #include "cmd/gem/commands.h"
 #include "cmd/gem/generate.h"
 #include "cmd/gem/line.h"
@@ -14,6 +15,7 @@ static struct {
     int32_t n;
     bool n_seen;
     gem_sampler_options sampler;
+    cli_draft draft;
 } opt;
 
 static const cli_option options[] = {
@@ -49,6 +51,7 @@ static const cli_option options[] = {
      "tokens that --repetition-penalty looks back; default 64", NULL},
     {"seed", 0, CLI_U64, "N", &opt.sampler.seed, 0, 0,
      "the same seed gives the same text, on every machine; default 1", NULL},
+    CLI_DRAFT_OPTIONS(&opt.draft),
     {"quiet", 'q', CLI_FLAG, NULL, &opt.quiet, 0, 0, "no figures at the end", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
@@ -251,7 +254,8 @@ int gem_run_main(int argc, char **argv)
     mo.n_sessions = 1;
     st = gem_model_open(&m, path, &mo, &err);
     cli_end_progress();
-    if (st == GEM_OK) st = generator_init(&g, m, &err);
+    if (st == GEM_OK) st = cli_draft_open(&opt.draft, m, &mo, &err);
+    if (st == GEM_OK) st = generator_init(&g, m, opt.draft.drafter, opt.draft.max, &err);
     if (st != GEM_OK) goto done;
     uint64_t load_ns = gem_now_ns() - start;
     bool chat = opt.chat || (!opt.raw && cli_has_chat_template(m));
@@ -264,6 +268,7 @@ int gem_run_main(int argc, char **argv)
 done:
     if (st != GEM_OK) code = cli_fail(c, &err);
     generator_deinit(&g);
+    cli_draft_close(&opt.draft);
     gem_model_close(m);
     free(text);
     return code;
