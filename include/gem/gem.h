@@ -221,6 +221,64 @@ GEM_API const char *gem_prompt_text(const gem_prompt *p, size_t *len);
 GEM_API const gem_prompt_piece *gem_prompt_pieces(const gem_prompt *p, size_t *n);
 GEM_API const int32_t *gem_prompt_tokens(const gem_prompt *p, size_t *n);
 
+/* ---- answers ----------------------------------------------------------------------------------
+ */
+
+typedef enum gem_chat_event_type {
+    GEM_EVENT_CONTENT,        /* text */
+    GEM_EVENT_REASONING,      /* text */
+    GEM_EVENT_CALL_BEGIN,     /* call, id, name, declared */
+    GEM_EVENT_CALL_ARGUMENTS, /* call, text: the next part of one JSON object */
+    GEM_EVENT_CALL_END,       /* call: its arguments are complete and well formed */
+    GEM_EVENT_CALL_BROKEN,    /* reason; text: what the model wrote; call: as begun, or -1. Whatever
+                                 was passed on of this call must not be executed */
+    GEM_EVENT_FINISH          /* reason: "stop", "tool_calls" or "length"; the last event */
+} gem_chat_event_type;
+
+typedef struct gem_chat_event {
+    gem_chat_event_type type;
+    int call;         /* 0, 1, ... in the order of CALL_BEGIN */
+    const char *text; /* whole UTF-8 characters, no NUL inside nor behind; never empty */
+    size_t len;
+    const char *id, *name;
+    bool declared; /* the conversation has a tool of this name */
+    const char *reason;
+} gem_chat_event;
+/* Pointers are borrowed for the call. */
+typedef void (*gem_chat_event_fn)(void *user, const gem_chat_event *e);
+
+/* Zero-initialise, then set what differs. */
+typedef struct gem_chat_parser_options {
+    gem_chat_event_fn fn; /* must be set */
+    void *user;
+    const char *id_seed;   /* ids of calls are made from it; NULL: random. At most 63 bytes count */
+    size_t max_call_bytes; /* a longer call is broken; 0: 1 MiB */
+    bool whole_calls;      /* BEGIN only once the call is complete, its arguments in one event */
+} gem_chat_parser_options;
+
+/* Reads one answer, token by token. Control tokens are recognised by their ids, so text that merely
+ * spells a marker stays text. Markers, labels and half characters never reach content.
+ * c  the conversation that was rendered, for its tools; NULL: none. Borrowed, as m
+ * p  its prompt, for where the answer begins (inside a thought or not); NULL: at content. Not kept
+ */
+typedef struct gem_chat_parser gem_chat_parser;
+GEM_API GEM_MUST_USE gem_status gem_chat_parser_new(gem_chat_parser **out, const gem_model *m,
+                                                    const gem_conversation *c, const gem_prompt *p,
+                                                    const gem_chat_parser_options *opt,
+                                                    gem_error *err);
+GEM_API void gem_chat_parser_free(gem_chat_parser *p);
+/* GEM_E_NOMEM: events are incomplete from here on. */
+GEM_API GEM_MUST_USE gem_status gem_chat_parser_push(gem_chat_parser *p, int32_t token,
+                                                     gem_error *err);
+/* The model has ended its answer: an end token came, or a turn that is not its own began. */
+GEM_API bool gem_chat_parser_ended(const gem_chat_parser *p);
+/* Lets go of what is held back and sends FINISH. cut: a limit ended the answer, not the model. */
+GEM_API GEM_MUST_USE gem_status gem_chat_parser_finish(gem_chat_parser *p, bool cut,
+                                                       gem_error *err);
+/* While an answer so far can only become a call written as bare JSON (Qwen2.5): the declared tool
+ * it names, borrowed from the conversation; else NULL. For constraining the rest to its schema. */
+GEM_API const char *gem_chat_parser_pending_tool(const gem_chat_parser *p);
+
 /* ---- sessions ---------------------------------------------------------------------------------
  */
 
