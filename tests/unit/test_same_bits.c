@@ -14,29 +14,37 @@ static const char *write_model(char path[128], tiny t)
     return path;
 }
 
+/* Every way to run the same n tokens; max_vocab: ids stay below. */
+static void check_file(const char *path, int32_t n, int32_t max_vocab, gem_model_options o,
+                       int max_threads)
+{
+    int32_t *tokens = malloc((size_t)n * sizeof(*tokens));
+    uint64_t *base = malloc((size_t)n * sizeof(*base));
+    static const int32_t all[] = {1 << 20};
+    for (int32_t i = 0; i < n; i++)
+        tokens[i] = (i * i + 3 * i) % (max_vocab - 1);
+    o.n_ctx = GEM_MAX(512, n);
+    o.n_batch = n;
+    o.n_sessions = 4;
+    o.n_threads = 2;
+    gem_model *m = bits_open(path, o, n);
+    gem_session *s = bits_session(m);
+    bits_run(s, tokens, n, all, 1, base);
+    for (int32_t i = 1; i < n; i++)
+        assert_true(base[i] != base[i - 1]);
+    gem_session_free(s);
+    bits_check_ways_back(m, tokens, n, base);
+    bits_check_batch_mates(m, tokens, n, base);
+    gem_model_close(m);
+    bits_check_tiles_and_threads(path, o, tokens, n, max_threads, base);
+    free(tokens);
+    free(base);
+}
+
 static void check(tiny t, gem_model_options o, int max_threads)
 {
     char path[128];
-    int32_t tokens[N];
-    uint64_t base[N];
-    static const int32_t all[] = {N};
-    for (int32_t i = 0; i < N; i++)
-        tokens[i] = (i * i + 3 * i) % 299;
-    write_model(path, t);
-    o.n_ctx = 512;
-    o.n_batch = N;
-    o.n_sessions = 4;
-    o.n_threads = 2;
-    gem_model *m = bits_open(path, o, N);
-    gem_session *s = bits_session(m);
-    bits_run(s, tokens, N, all, 1, base);
-    for (int32_t i = 1; i < N; i++)
-        assert_true(base[i] != base[i - 1]);
-    gem_session_free(s);
-    bits_check_ways_back(m, tokens, N, base);
-    bits_check_batch_mates(m, tokens, N, base);
-    gem_model_close(m);
-    bits_check_tiles_and_threads(path, o, tokens, N, max_threads, base);
+    check_file(write_model(path, t), N, 300, o, max_threads);
     unlink(path);
 }
 
@@ -60,6 +68,22 @@ static void test_gemma4(void **state)
     check(tiny_gemma4(), (gem_model_options){.kv_type = GEM_KV_F16}, 2);
     check(tiny_gemma4(), (gem_model_options){.kv_type = GEM_KV_F16_FULL}, 2);
     check(tiny_gemma4(), (gem_model_options){.exact = true}, 2);
+}
+
+/* 16 query heads on one KV head, past the window of 256. */
+static void test_gemma4_synthetic(void **state)
+{
+    (void)state;
+    char path[128], line[512];
+    tiny_path(path, "synth");
+    snprintf(line, sizeof(line),
+             "%s/gem-synth-model -p gemma4-tiny -q q4_0 --quiet -o %s >/dev/null", GEM_BIN_DIR,
+             path);
+    assert_int_equal(system(line), 0);
+    check_file(path, 300, 1024, (gem_model_options){0}, 4);
+    check_file(path, 270, 1024, (gem_model_options){.kv_type = GEM_KV_F16}, 1);
+    check_file(path, 270, 1024, (gem_model_options){.kv_type = GEM_KV_F16_FULL}, 1);
+    unlink(path);
 }
 
 static void test_other_types_and_kv(void **state)
@@ -134,6 +158,7 @@ int main(void)
         cmocka_unit_test(test_gemma3),
         cmocka_unit_test(test_qwen2),
         cmocka_unit_test(test_gemma4),
+        cmocka_unit_test(test_gemma4_synthetic),
         cmocka_unit_test(test_other_types_and_kv),
         cmocka_unit_test(test_exact_and_mapped),
         cmocka_unit_test(test_repacking_changes_no_bit),
