@@ -14,7 +14,7 @@ fi
 prefix=$tmp/prefix
 expect 0 "cmake --install" cmake --install "$bin" --prefix "$prefix"
 
-for program in gem gem-bench gem-tokenize gem-sampler-bench gem-synth-model; do
+for program in gem gem-analyze gem-bench gem-host-state gem-tokenize gem-sampler-bench gem-synth-model; do
     holds "bin/$program" test -x "$prefix/bin/$program"
     holds "$program.1" test -s "$prefix/share/man/man1/$program.1"
     holds "bash completion of $program" test -s "$prefix/share/bash-completion/completions/$program"
