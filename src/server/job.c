@@ -1,4 +1,5 @@
 /* job.c - a job's life: references, cancellation, and the buffer between engine and client. */
+#include "server/messages.h"
 #include "server/serve.h"
 
 #include <stdio.h>
@@ -63,19 +64,31 @@ void gem_job_hold(gem_job *j)
     atomic_fetch_add(&j->refs, 1);
 }
 
+static void free_answer(gem_answer *a)
+{
+    gem_bytes_free(&a->content);
+    gem_bytes_free(&a->reasoning);
+    for (size_t i = 0; i < a->n_calls; i++) {
+        gem_bytes_free(&a->call[i].name);
+        gem_bytes_free(&a->call[i].arguments);
+    }
+    free(a->call);
+    free(a->logprob);
+}
+
 void gem_job_release(gem_job *j)
 {
     if (!j || atomic_fetch_sub(&j->refs, 1) != 1) return;
     gem_log_job(j);
     if (j->wire->free_state) j->wire->free_state(j->wire_state);
     for (size_t i = 0; i < j->n_answers; i++) {
-        gem_bytes_free(&j->answer[i].content);
-        free(j->answer[i].logprob);
+        free_answer(&j->answer[i]);
     }
     for (size_t i = 0; i < j->n_prompts; i++)
         free(j->prompt[i].tokens);
     free(j->prompt);
     free(j->answer);
+    gem_dialogue_free(j->dialogue);
     gem_params_deinit(&j->p);
     gem_bytes_free(&j->scratch);
     gem_bytes_free(&j->out);

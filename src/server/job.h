@@ -66,6 +66,12 @@ typedef struct gem_logprob {
     } top[GEM_MAX_TOP_LOGPROBS];
 } gem_logprob;
 
+/* One tool call of an answer. */
+typedef struct gem_call {
+    char id[40];               /* call_ and 32 hex digits: they key what clients send back */
+    gem_bytes name, arguments; /* arguments: JSON text */
+} gem_call;
+
 /* One answer. The engine thread alone writes it until the job ended. */
 struct gem_answer {
     gem_job *job;
@@ -74,7 +80,10 @@ struct gem_answer {
     gem_finish finish;
     const char *stop_hit; /* the stop string that ended it; borrowed; NULL */
 
-    gem_bytes content;
+    gem_bytes content, reasoning;
+    gem_call *call; /* owned, [n_calls] */
+    size_t n_calls;
+    size_t n_reasoning;   /* tokens */
     gem_logprob *logprob; /* owned, [n_logprobs] */
     size_t n_logprobs, cap_logprobs;
     size_t n_sent; /* logprobs whose text was released */
@@ -104,8 +113,9 @@ struct gem_job {
     size_t n_answers;
     size_t n_left; /* engine thread: answers not finished */
     uint64_t queued_ns, done_ns;
-    gem_bytes scratch; /* engine thread: one event */
-    void *wire_state;  /* owned by the wire; its free_state frees it */
+    gem_bytes scratch;             /* engine thread: one event */
+    struct gem_dialogue *dialogue; /* owned; NULL: the prompt is no conversation */
+    void *wire_state;              /* owned by the wire; its free_state frees it */
     bool progress_sent;
     size_t last_progress;
 

@@ -276,6 +276,28 @@ gem_job *gem_params_job(gem_server *s, const gem_wire *w, gem_params *p, gem_job
     return NULL;
 }
 
+gem_job *gem_params_talk(gem_server *s, const gem_wire *w, gem_params *p, gem_dialogue *d,
+                         const char *id_prefix, gem_fault *f)
+{
+    gem_job_prompt *prompt = calloc(1, sizeof(*prompt));
+    gem_job *j = NULL;
+    if (prompt && gem_dialogue_tokens(d, prompt)) {
+        j = gem_params_job(s, w, p, prompt, 1, f);
+    } else {
+        free(prompt);
+        gem_params_deinit(p);
+        gem_fault_set(f, 500, "server_error", "internal_error", NULL, "out of memory");
+    }
+    if (!j) {
+        gem_dialogue_free(d);
+        return NULL;
+    }
+    j->dialogue = d;
+    size_t n = (size_t)snprintf(j->id, sizeof(j->id) - 26, "%s", id_prefix);
+    gem_random_hex(j->id + n, 12);
+    return j;
+}
+
 /* ---- what answers report ---- */
 
 const char *gem_finish_name(gem_finish f)
@@ -303,13 +325,15 @@ void gem_job_counts(const gem_job *j, size_t *prompt, size_t *cached, size_t *ge
 
 void gem_put_usage(const gem_job *j, gem_bytes *out)
 {
-    size_t prompt, cached, generated;
+    size_t prompt, cached, generated, thought = 0;
     gem_job_counts(j, &prompt, &cached, &generated);
+    for (size_t i = 0; i < j->n_answers; i++)
+        thought += j->answer[i].n_reasoning;
     gem_bytes_printf(out,
                      "{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
                      "\"prompt_tokens_details\":{\"cached_tokens\":%zu},"
-                     "\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
-                     prompt, generated, prompt + generated, cached);
+                     "\"completion_tokens_details\":{\"reasoning_tokens\":%zu}}",
+                     prompt, generated, prompt + generated, cached, thought);
 }
 
 static double per(double a, double b)

@@ -3,6 +3,7 @@
 #define GEM_PARAMS_H
 
 #include "server/field.h"
+#include "server/messages.h"
 #include "server/serve.h"
 
 /* The server's defaults, then the body's fields: temperature, top_p, top_k, min_p, penalties, seed,
@@ -19,6 +20,10 @@ bool gem_params_refuse(const json_t *body, gem_fault *f);
  * prompt[n] in any case. NULL with the fault. */
 gem_job *gem_params_job(gem_server *s, const gem_wire *w, gem_params *p, gem_job_prompt *prompt,
                         size_t n_prompts, gem_fault *f);
+
+/* A job from a conversation; id: prefix and random digits. Takes *p and d in any case. */
+gem_job *gem_params_talk(gem_server *s, const gem_wire *w, gem_params *p, gem_dialogue *d,
+                         const char *id_prefix, gem_fault *f);
 
 /* ---- pieces that wires write ---- */
 /* {"prompt_tokens":..,...}: usage as chat and completions have it. */

@@ -123,26 +123,28 @@ bool gem_post_detokenize(gem_server *s, const json_t *body, gem_bytes *out, gem_
 
 bool gem_post_apply_template(gem_server *s, const json_t *body, gem_bytes *out, gem_fault *f)
 {
-    int32_t *ids = NULL;
-    size_t n = 0;
-    gem_bytes text = {0};
-    bool ok = gem_messages_tokens(s, body, &ids, &n, f) && put_text(s, ids, n, &text, f);
+    gem_dialogue *d;
+    size_t len;
+    bool ok = gem_dialogue_read(s, body, &d, f);
     if (ok) {
+        const char *text = gem_prompt_text(d->prompt, &len);
         gem_bytes_printf(out, "{\"prompt\":");
-        gem_quote(out, text.data ? text.data : "", text.len);
+        gem_quote(out, text, len);
         gem_bytes_printf(out, "}");
     }
-    gem_bytes_free(&text);
-    free(ids);
+    gem_dialogue_free(d);
     return ok;
 }
 
 bool gem_post_input_tokens(gem_server *s, const json_t *body, gem_bytes *out, gem_fault *f)
 {
-    int32_t *ids = NULL;
+    gem_dialogue *d;
     size_t n = 0;
-    if (!gem_messages_tokens(s, body, &ids, &n, f)) return false;
-    free(ids);
-    gem_bytes_printf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
-    return true;
+    bool ok = gem_dialogue_read(s, body, &d, f);
+    if (ok) {
+        gem_prompt_tokens(d->prompt, &n);
+        gem_bytes_printf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
+    }
+    gem_dialogue_free(d);
+    return ok;
 }

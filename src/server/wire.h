@@ -16,6 +16,9 @@ struct gem_wire {
     void (*open)(gem_job *j);                                       /* once, before the rest */
     void (*progress)(gem_job *j, const gem_answer *a, size_t done); /* prompt tokens done */
     void (*text)(gem_job *j, gem_answer *a, const char *text, size_t len, size_t first_logprob);
+    void (*reasoning)(gem_job *j, gem_answer *a, const char *text, size_t len);
+    void (*call)(gem_job *j, gem_answer *a, size_t i); /* name is known */
+    void (*arguments)(gem_job *j, gem_answer *a, size_t i, const char *text, size_t len);
     void (*finish)(gem_job *j, gem_answer *a);
     void (*close)(gem_job *j);                        /* all answers finished */
     void (*fail)(gem_job *j, const gem_fault *fault); /* error event */

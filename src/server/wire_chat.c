@@ -2,38 +2,18 @@
  *
  * The order of a stream's chunks is what clients rely on: role once and first, deltas, one finish
  * chunk an answer, the usage chunk (the only one without choices) when asked, [DONE]. */
-#include "server/messages.h"
 #include "server/params.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 static gem_job *read_chat(gem_server *s, const json_t *body, gem_fault *f)
 {
     gem_params p = {0};
-    int32_t *tokens = NULL;
-    size_t n = 0;
-    gem_job_prompt *prompt = NULL;
+    gem_dialogue *d = NULL;
     if (!gem_params_read(s, body, &p, f) || !gem_params_read_logprobs(body, &p, f) ||
-        !gem_messages_tokens(s, body, &tokens, &n, f)) {
+        !gem_dialogue_read(s, body, &d, f)) {
         gem_params_deinit(&p);
         return NULL;
     }
-    prompt = calloc(1, sizeof(*prompt));
-    if (!prompt) {
-        gem_params_deinit(&p);
-        free(tokens);
-        gem_fault_set(f, 500, "server_error", "internal_error", NULL, "out of memory");
-        return NULL;
-    }
-    prompt->tokens = tokens;
-    prompt->n = n;
-    gem_job *j = gem_params_job(s, &gem_wire_chat, &p, prompt, 1, f);
-    if (j) {
-        memcpy(j->id, "chatcmpl-", 9);
-        gem_random_hex(j->id + 9, 12);
-    }
-    return j;
+    return gem_params_talk(s, &gem_wire_chat, &p, d, "chatcmpl-", f);
 }
 
 /* ---- log probabilities ---- */
@@ -140,6 +120,39 @@ static void text_chat(gem_job *j, gem_answer *a, const char *text, size_t len, s
     end_event(j);
 }
 
+static void reasoning_chat(gem_job *j, gem_answer *a, const char *text, size_t len)
+{
+    begin(j, a->index);
+    gem_bytes_printf(&j->scratch, "{\"reasoning_content\":");
+    gem_quote(&j->scratch, text, len);
+    gem_bytes_printf(&j->scratch, "},\"finish_reason\":null}]");
+    end_event(j);
+}
+
+/* Id, type and name come once, with the call's first delta. */
+static void call_chat(gem_job *j, gem_answer *a, size_t i)
+{
+    const gem_call *c = &a->call[i];
+    begin(j, a->index);
+    gem_bytes_printf(&j->scratch,
+                     "{\"tool_calls\":[{\"index\":%zu,\"id\":\"%s\",\"type\":\"function\","
+                     "\"function\":{\"name\":",
+                     i, c->id);
+    gem_quote(&j->scratch, c->name.data ? c->name.data : "", c->name.len);
+    gem_bytes_printf(&j->scratch, ",\"arguments\":\"\"}}]},\"finish_reason\":null}]");
+    end_event(j);
+}
+
+static void arguments_chat(gem_job *j, gem_answer *a, size_t i, const char *text, size_t len)
+{
+    begin(j, a->index);
+    gem_bytes_printf(&j->scratch,
+                     "{\"tool_calls\":[{\"index\":%zu,\"function\":{\"arguments\":", i);
+    gem_quote(&j->scratch, text, len);
+    gem_bytes_printf(&j->scratch, "}}]},\"finish_reason\":null}]");
+    end_event(j);
+}
+
 static void finish_chat(gem_job *j, gem_answer *a)
 {
     begin(j, a->index);
@@ -174,6 +187,29 @@ static void fail_chat(gem_job *j, const gem_fault *f)
 
 /* ---- whole ---- */
 
+static void put_message(const gem_answer *a, gem_bytes *out)
+{
+    gem_bytes_printf(out, "{\"role\":\"assistant\",\"content\":");
+    if (!a->content.len && a->n_calls)
+        gem_bytes_printf(out, "null");
+    else
+        gem_quote(out, a->content.data ? a->content.data : "", a->content.len);
+    if (a->reasoning.len) {
+        gem_bytes_printf(out, ",\"reasoning_content\":");
+        gem_quote(out, a->reasoning.data, a->reasoning.len);
+    }
+    for (size_t i = 0; i < a->n_calls; i++) {
+        const gem_call *c = &a->call[i];
+        gem_bytes_printf(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":",
+                         i ? "," : ",\"tool_calls\":[", c->id);
+        gem_quote(out, c->name.data ? c->name.data : "", c->name.len);
+        gem_bytes_printf(out, ",\"arguments\":");
+        gem_quote(out, c->arguments.data ? c->arguments.data : "", c->arguments.len);
+        gem_bytes_printf(out, "}}");
+    }
+    gem_bytes_printf(out, "%s,\"refusal\":null}", a->n_calls ? "]" : "");
+}
+
 static void document_chat(gem_job *j, gem_bytes *out)
 {
     j->scratch.len = 0; /* the engine is done with it */
@@ -182,10 +218,8 @@ static void document_chat(gem_job *j, gem_bytes *out)
     gem_bytes_printf(out, ",\"choices\":[");
     for (size_t i = 0; i < j->n_answers; i++) {
         const gem_answer *a = &j->answer[i];
-        gem_bytes_printf(out, "%s{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":",
-                         i ? "," : "", a->index);
-        gem_quote(out, a->content.data ? a->content.data : "", a->content.len);
-        gem_bytes_printf(out, ",\"refusal\":null}");
+        gem_bytes_printf(out, "%s{\"index\":%d,\"message\":", i ? "," : "", a->index);
+        put_message(a, out);
         if (j->p.logprobs)
             put_logprobs(a, 0, a->n_sent, out);
         else
@@ -205,6 +239,9 @@ const gem_wire gem_wire_chat = {
     .open = open_chat,
     .progress = progress_chat,
     .text = text_chat,
+    .reasoning = reasoning_chat,
+    .call = call_chat,
+    .arguments = arguments_chat,
     .finish = finish_chat,
     .close = close_chat,
     .fail = fail_chat,

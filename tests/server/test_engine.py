@@ -1,0 +1,250 @@
+"""Queue, cancel, batches, prefix cache: what the engine owes to requests that share it."""
+import json
+import socket
+import threading
+import time
+
+import pytest
+from serving import Server, text_of, user
+
+LONG = " ".join(f"word{i}" for i in range(260))
+
+
+def slow(tmp, *options):
+    """A model slow enough to be caught at work."""
+    from serving import synthetic
+
+    return synthetic(tmp, "slow", "qwen2", "--layers", "8", "--d-model", "512", "--d-ff", "2048", "--heads", "8", "--kv-heads", "2")
+
+
+@pytest.fixture(scope="module")
+def one(models):
+    with Server(slow(models), "--context", "4096", "--parallel", "1", "--queue", "2", "-T", "0", "--batch", "64") as s:
+        yield s
+
+
+def test_streams_end_when_the_peer_goes(one):
+    before = one.metrics()['gem_requests_cancelled_total{reason="client_gone"}']
+    s = one.chat_stream("count", max_tokens=3000)
+    events = s.events()
+    for _ in range(4):
+        next(events)
+    s.close()
+    assert one.until_idle(2) < 2
+    assert one.metrics()['gem_requests_cancelled_total{reason="client_gone"}'] == before + 1
+    assert one.chat(max_tokens=1)[0] == 200
+
+
+def half_request(server, body):
+    raw = json.dumps(body).encode()
+    s = socket.create_connection((server.host, server.port), timeout=10)
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+    return s
+
+
+def wait_running(server, n=1):
+    deadline = time.time() + 5
+    while server.metrics()["gem_requests_running"] < n:
+        assert time.time() < deadline
+        time.sleep(0.01)
+
+
+def test_unstreamed_queued_and_prefilling_requests_end_too(one):
+    a = half_request(one, {"messages": user("count"), "max_tokens": 3000})
+    wait_running(one)
+    b = half_request(one, {"messages": user(LONG), "max_tokens": 3000})
+    deadline = time.time() + 5
+    while one.metrics()["gem_requests_queued"] < 1:
+        assert time.time() < deadline
+        time.sleep(0.01)
+    b.close()  # queued
+    deadline = time.time() + 2
+    while one.metrics()["gem_requests_queued"] > 0:
+        assert time.time() < deadline
+        time.sleep(0.01)
+    assert one.metrics()["gem_requests_running"] == 1
+    a.close()
+    assert one.until_idle(2) < 2
+    c = half_request(one, {"messages": user(LONG * 2), "max_tokens": 3000, "cache_prompt": False})
+    wait_running(one)
+    c.close()  # prefilling
+    assert one.until_idle(2) < 2
+    assert not one.log("prefill .*100%.*" + "nothing")
+
+
+def test_a_cancelled_prompt_never_reaches_its_last_record(one):
+    n = one.post("/v1/chat/completions/input_tokens", {"messages": user(LONG * 3 + "!")})[2]["input_tokens"]
+    s = one.chat_stream(LONG * 3 + "!", max_tokens=5, cache_prompt=False)
+    for line in s.lines():
+        if line.startswith(b": gem prefill") and not line.startswith(b": gem prefill 0/"):
+            break
+    s.close()
+    one.until_idle(2)
+    assert not one.log(rf"prefill {n}/{n} tokens \(100%\)")
+    out = one.chat_stream(LONG * 3 + "!", max_tokens=5, cache_prompt=False).all()
+    assert out[-1] == "[DONE]"
+    assert len(one.log(rf"prefill {n}/{n} tokens \(100%\)")) == 1
+
+
+def test_cancel_by_id(one):
+    s = one.chat_stream("count", max_tokens=3000)
+    events = s.events()
+    next(events)
+    assert one.request("DELETE", "/v1/requests/" + s.headers["x-request-id"])[0] == 200
+    rest = list(events)
+    assert rest[-1]["error"]["code"] == "request_cancelled"
+    one.until_idle(1)
+    assert one.request("DELETE", "/v1/requests/req-nonesuch")[0] == 404
+
+
+def test_queue_is_bounded(one):
+    held = [one.chat_stream("count", max_tokens=3000)]
+    wait_running(one)
+    held += [half_request(one, {"messages": user("count"), "max_tokens": 3000, "stream": True}) for _ in range(2)]
+    deadline = time.time() + 5
+    while one.metrics()["gem_requests_queued"] < 2:
+        assert time.time() < deadline
+        time.sleep(0.01)
+    code, headers, body = one.chat(max_tokens=1)
+    assert code == 429 and int(headers["retry-after"]) >= 1
+    assert body["error"]["code"] == "queue_full" and body["error"]["type"] == "rate_limit_error"
+    import openai
+
+    with pytest.raises(openai.RateLimitError):
+        one.openai().chat.completions.create(model="m", messages=user("hi"))
+    assert one.get("/health")[0] == 200 and one.get("/v1/models")[0] == 200  # never behind the engine
+    for h in held:
+        h.close()
+    one.until_idle(2)
+
+
+def test_queued_streams_have_headers_and_comments(one):
+    a = one.chat_stream("count", max_tokens=3000)
+    wait_running(one)
+    start = time.time()
+    b = one.chat_stream("later", max_tokens=1)
+    assert b.status == 200 and time.time() - start < 1
+    first = next(b.lines())
+    assert first.startswith(b": gem ") and len(first) >= 16
+    a.close()
+    assert b.all()[-1] == "[DONE]"
+
+
+def test_health_while_busy(one):
+    s = one.chat_stream(LONG * 3, max_tokens=50, cache_prompt=False)
+    worst = 0
+    for _ in range(20):
+        start = time.time()
+        assert one.get("/health")[0] == 200
+        worst = max(worst, time.time() - start)
+        time.sleep(0.01)
+    s.close()
+    assert worst < 0.5  # bounded here for busy machines; docs/serving.md has the figure
+    one.until_idle(2)
+
+
+def test_slots_show_the_work(one):
+    s = one.chat_stream("count", max_tokens=3000)
+    next(s.events())
+    slot = one.get("/slots")[2][0]
+    assert slot["is_processing"] and slot["id_task"] == s.headers["x-request-id"] and slot["n_prompt_tokens"] > 0
+    s.close()
+    one.until_idle(2)
+    assert not one.get("/slots")[2][0]["is_processing"]
+
+
+def test_answers_do_not_depend_on_company(server):
+    prompts = ["alpha", "beta " * 20, "gamma " * 100, "delta"] * 2
+    options = dict(max_tokens=30, temperature=0.9, seed=5)
+    alone = [server.chat(p, cache_prompt=False, **options)[2]["choices"][0]["message"]["content"] for p in prompts]
+    together = [None] * len(prompts)
+
+    def run(i):
+        together[i] = text_of(server.chat_stream(prompts[i], **options).all())
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(prompts))]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert together == alone
+
+
+def test_short_prompt_beside_a_long_one(models):
+    """A short request that comes during another's long prefill gets its first token before that ends."""
+    with Server(slow(models), "--context", "4096", "--parallel", "2", "-T", "0", "--batch", "128") as s:
+        a = s.chat_stream(LONG * 3, max_tokens=200)
+        for line in a.lines():
+            if line.startswith(b": gem prefill") and not line.startswith(b": gem prefill 0/"):
+                break
+        b = s.chat_stream("hi", max_tokens=1)
+        b_events = b.all()
+        assert b_events[-1] == "[DONE]"
+        n = s.post("/v1/chat/completions/input_tokens", {"messages": user(LONG * 3)})[2]["input_tokens"]
+        assert not s.log(rf"prefill {n}/{n} tokens \(100%\)")
+        a.close()
+
+
+# ---- prefix cache ----
+
+def ask(server, messages, **more):
+    code, _, body = server.post("/v1/chat/completions", dict({"messages": messages, "max_tokens": 8, "temperature": 0}, **more))
+    assert code == 200, body
+    u = body["usage"]
+    return body["choices"][0]["message"]["content"], u["prompt_tokens"], u["prompt_tokens_details"]["cached_tokens"]
+
+
+@pytest.mark.parametrize("kind", ["tiny", "tiny_windowed"])
+def test_prefix_cache(kind, request):
+    with Server(request.getfixturevalue(kind), "--context", "4096", "-T", "0", "--batch", "128") as s:
+        cold, n, cached = ask(s, user(LONG), cache_prompt=False)
+        assert cached == 0
+        text, n1, cached = ask(s, user(LONG))
+        assert (text, n1, cached) == (cold, n, 0)  # the first request ever
+        text, n2, cached = ask(s, user(LONG))
+        assert text == cold and n2 == n and n - 64 <= cached < n  # a tile at most
+        # ten turns: only what is new is computed
+        messages, before = user(LONG + " again"), None
+        for turn in range(10):
+            text, n, cached = ask(s, messages)
+            assert text == ask(s, messages, cache_prompt=False)[0]
+            if before is not None:
+                assert n - cached <= n - before + 8 + 64, (turn, n, cached, before)
+            before = n
+            messages += [{"role": "assistant", "content": text}, {"role": "user", "content": f"turn {turn}"}]
+        reused = s.log(r"prefix hit: reused \d+ tokens, appended \d+ tokens")
+        assert len(reused) >= 10
+        m = s.metrics()
+        assert 0 < m["gem_prefix_cache_hits_total"] < m["gem_prefix_cache_queries_total"]
+
+
+def test_prefix_is_kept_after_a_cancel(one):
+    s = one.chat_stream(LONG * 3 + " kept", max_tokens=5)
+    for line in s.lines():
+        if line.startswith(b": gem prefill") and int(line.split()[3].split(b"/")[0]) >= 256:
+            break
+    s.close()
+    one.until_idle(2)
+    assert ask(one, user(LONG * 3 + " kept"))[2] >= 256
+
+
+def test_pages_run_out_gracefully(tiny):
+    """More distinct prompts than the cache has pages for: old ones go, every answer is right."""
+    with Server(tiny, "--context", "1024", "--parallel", "2", "--cached", "0", "-T", "0") as s:
+        prompts = [f"{i} " + LONG for i in range(12)]
+        first = [ask(s, user(p))[0] for p in prompts]
+        assert [ask(s, user(p))[0] for p in prompts] == first
+        assert [ask(s, user(p), cache_prompt=False)[0] for p in prompts] == first
+
+
+def test_long_prompts_log_progress(tiny):
+    with Server(tiny, "--context", "8192", "-T", "0") as s:
+        text = "z" * 40000
+        n = 0
+        while True:
+            n = s.post("/v1/chat/completions/input_tokens", {"messages": user(text)})[2]["input_tokens"]
+            if n < 8192:
+                break
+            text = text[: len(text) * 8000 // n]
+        assert n > 4096
+        ask(s, user(text))
+        assert len(s.log(rf"prefill 4096/{n} tokens \(\d+%\)")) == 1
+        assert len(s.log(rf"prefill {n}/{n} tokens \(100%\)")) == 1
