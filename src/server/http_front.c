@@ -21,7 +21,7 @@ enum {
     HEADER_MEMORY = 96 << 10,
     IDLE_S = 60,           /* keep-alive and half-sent requests */
     STACK_BYTES = 1 << 20, /* of a connection's thread; address space, not memory */
-    ABSORB = 1 << 20,      /* a refused body up to this is read before the answer */
+    ABSORB = 64 << 20,     /* a refused body up to this is read before the answer */
     SSE_BLOCK = 16 << 10
 };
 

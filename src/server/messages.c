@@ -383,7 +383,8 @@ static void spell_calls(json_t *list)
 {
     size_t i, k;
     json_t *m, *call;
-    json_array_foreach(list, i, m) {
+    json_array_foreach(list, i, m)
+    {
         const char *role = json_string_value(json_object_get(m, "role"));
         json_t *calls = json_object_get(m, "tool_calls");
         gem_bytes text = {0};
@@ -391,7 +392,8 @@ static void spell_calls(json_t *list)
             json_object_set_new(m, "role", json_string("user"));
         if (!calls) continue;
         gem_bytes_printf(&text, "%s", json_string_value(json_object_get(m, "content")));
-        json_array_foreach(calls, k, call) {
+        json_array_foreach(calls, k, call)
+        {
             char *spelled = json_dumps(json_object_get(call, "function"), JSON_COMPACT);
             gem_bytes_printf(&text, "%s%s", text.len ? "\n" : "", spelled ? spelled : "");
             free(spelled);
@@ -402,8 +404,8 @@ static void spell_calls(json_t *list)
     }
 }
 
-static bool render(gem_server *s, json_t *messages, const json_t *tools,
-                   const gem_chat_options *o, gem_dialogue *d, gem_fault *f)
+static bool render(gem_server *s, json_t *messages, const json_t *tools, const gem_chat_options *o,
+                   gem_dialogue *d, gem_fault *f)
 {
     gem_error err;
     gem_chat_info info;

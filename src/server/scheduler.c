@@ -218,7 +218,7 @@ static void finish_answer(gem_scheduler *s, gem_answer *a, gem_finish why)
 static void release_slot(gem_scheduler *s, gem_sequence *q, gem_finish why)
 {
     gem_answer *a = q->a;
-    if (why < GEM_FINISH_CANCELLED) gem_sequence_flush(q);
+    if (why < GEM_FINISH_CANCELLED) why = gem_sequence_end(q, why);
     if (why != GEM_FINISH_FAILED && !q->job->p.no_cache)
         gem_prefix_cache_add(s->cache, q->session, q->tokens, q->n_run);
     s->running[q->slot] = NULL;

@@ -1,7 +1,10 @@
 /* sequence.c - one answer: from logits to delivered text. */
 #include "server/sequence.h"
 
+#include "server/messages.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static bool no_memory(gem_fault *f)
@@ -25,6 +28,19 @@ static void report_prefix(gem_sequence *q, const gem_prefix_hit *hit)
                      hit->entry_tokens, hit->entry_token);
 }
 
+static void on_event(void *user, const gem_chat_event *e);
+
+/* Who reads the answer: the conversation's parser, or nobody. */
+static gem_status open_reader(gem_sequence *q, gem_error *err)
+{
+    gem_job *j = q->job;
+    const gem_dialogue *d = j->dialogue;
+    if (!d) return gem_detokenizer_new(&q->text, j->server->model, false, err);
+    const gem_chat_parser_options o = {.fn = on_event, .user = q, .whole_calls = !j->p.stream};
+    const gem_conversation *c = d->tools == GEM_TOOLS_NONE ? NULL : d->conversation;
+    return gem_chat_parser_new(&q->parser, j->server->model, c, d->prompt, &o, err);
+}
+
 static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
 {
     gem_job *j = q->job;
@@ -39,8 +55,7 @@ static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
     memcpy(q->tokens, p->tokens, p->n * sizeof(*q->tokens));
     q->n_tokens = p->n;
     if (gem_sampler_new(&q->sampler, s->info.n_vocab, &so, &err) != GEM_OK ||
-        gem_detokenizer_new(&q->text, s->model, false, &err) != GEM_OK ||
-        gem_session_new(&q->session, s->model, &err) != GEM_OK)
+        open_reader(q, &err) != GEM_OK || gem_session_new(&q->session, s->model, &err) != GEM_OK)
         return gem_fault_set(f, 500, "server_error", "internal_error", NULL, "%s", err.text);
     if (so.repetition_penalty != 1.0f)
         for (size_t i = 0; i < p->n; i++)
@@ -74,6 +89,7 @@ void gem_sequence_free(gem_sequence *q)
     q->a->seq = NULL;
     gem_session_free(q->session);
     gem_sampler_free(q->sampler);
+    gem_chat_parser_free(q->parser);
     gem_detokenizer_free(q->text);
     gem_stop_match_deinit(&q->stop);
     gem_bytes_free(&q->piece);
@@ -152,10 +168,89 @@ static void release(gem_sequence *q)
     q->piece.len = 0;
 }
 
-void gem_sequence_flush(gem_sequence *q)
+static void put_content(gem_sequence *q, const char *text, size_t len)
 {
-    gem_stop_match_finish(&q->stop, &q->piece);
+    if (q->stopped) return;
+    q->a->n_text += len;
+    q->stopped = gem_stop_match_push(&q->stop, text, len, &q->piece);
     release(q);
+}
+
+static void put_reasoning(gem_sequence *q, const char *text, size_t len)
+{
+    q->thought = true;
+    gem_bytes_put(&q->a->reasoning, text, len);
+    if (!q->job->p.stream) return;
+    q->job->wire->reasoning(q->job, q->a, text, len);
+    gem_job_put_scratch(q->job);
+}
+
+static void begin_call(gem_sequence *q, const gem_chat_event *e)
+{
+    gem_answer *a = q->a;
+    gem_call *grown = realloc(a->call, (a->n_calls + 1) * sizeof(*grown));
+    if (!grown) return;
+    a->call = grown;
+    gem_call *c = &a->call[a->n_calls];
+    memset(c, 0, sizeof(*c));
+    snprintf(c->id, sizeof(c->id), "%s", e->id);
+    gem_bytes_put(&c->name, e->name, strlen(e->name));
+    a->n_calls++;
+    gem_stop_match_finish(&q->stop, &q->piece); /* what was held cannot become a stop any more */
+    release(q);
+    if (!q->job->p.stream) return;
+    q->job->wire->call(q->job, a, a->n_calls - 1);
+    gem_job_put_scratch(q->job);
+}
+
+static void put_arguments(gem_sequence *q, const gem_chat_event *e)
+{
+    gem_answer *a = q->a;
+    if (e->call < 0 || (size_t)e->call >= a->n_calls) return;
+    gem_bytes_put(&a->call[e->call].arguments, e->text, e->len);
+    if (!q->job->p.stream) return;
+    q->job->wire->arguments(q->job, a, (size_t)e->call, e->text, e->len);
+    gem_job_put_scratch(q->job);
+}
+
+/* From the parser, while a token is pushed or the answer ends. */
+static void on_event(void *user, const gem_chat_event *e)
+{
+    gem_sequence *q = user;
+    switch (e->type) {
+    case GEM_EVENT_CONTENT:
+        put_content(q, e->text, e->len);
+        break;
+    case GEM_EVENT_REASONING:
+        put_reasoning(q, e->text, e->len);
+        break;
+    case GEM_EVENT_CALL_BEGIN:
+        begin_call(q, e);
+        break;
+    case GEM_EVENT_CALL_ARGUMENTS:
+        put_arguments(q, e);
+        break;
+    case GEM_EVENT_CALL_END:
+        q->one_call = !q->job->dialogue->parallel;
+        break;
+    case GEM_EVENT_CALL_BROKEN: /* a call that cannot be read is text; one that began stays cut */
+        gem_log_line(q->job->server, "%s broken tool call: %s", q->job->request_id, e->reason);
+        if (e->call < 0) put_content(q, e->text, e->len);
+        break;
+    case GEM_EVENT_FINISH:
+        if (!strcmp(e->reason, "tool_calls")) q->a->finish = GEM_FINISH_TOOLS;
+        break;
+    }
+}
+
+gem_finish gem_sequence_end(gem_sequence *q, gem_finish why)
+{
+    gem_error err;
+    if (q->parser && gem_chat_parser_finish(q->parser, why == GEM_FINISH_LENGTH, &err) != GEM_OK)
+        gem_log_line(q->job->server, "%s %s", q->job->request_id, err.text);
+    if (!q->stopped) gem_stop_match_finish(&q->stop, &q->piece);
+    release(q);
+    return q->a->finish == GEM_FINISH_TOOLS && why == GEM_FINISH_STOP ? GEM_FINISH_TOOLS : why;
 }
 
 static void note_first(gem_sequence *q)
@@ -172,6 +267,24 @@ static void note_first(gem_sequence *q)
     a->last_ns = now;
 }
 
+/* The token's text, to whoever reads the answer. */
+static bool read_token(gem_sequence *q, int32_t token, bool end, gem_fault *f)
+{
+    size_t len;
+    gem_error err;
+    q->thought = false;
+    if (q->parser) {
+        if (gem_chat_parser_push(q->parser, token, &err) != GEM_OK)
+            return gem_fault_set(f, 500, "server_error", "internal_error", NULL, "%s", err.text);
+        q->a->n_reasoning += q->thought;
+        return true;
+    }
+    if (end) return true;
+    const char *text = gem_detokenizer_push(q->text, token, &len);
+    put_content(q, text, len);
+    return true;
+}
+
 gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault *f)
 {
     gem_answer *a = q->a;
@@ -186,19 +299,14 @@ gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault 
     a->n_generated++;
     atomic_fetch_add(&s->metrics.generated_tokens, 1);
     note_first(q);
-    if (gem_token_is_end(s->model, token)) return GEM_FINISH_STOP;
-    gem_sampler_accept(q->sampler, token);
-    if (q->job->p.logprobs) put_logprob(q, logits, token);
-    q->tokens[q->n_tokens++] = token;
-
-    size_t len;
-    const char *text = gem_detokenizer_push(q->text, token, &len);
-    a->n_text += len;
-    if (gem_stop_match_push(&q->stop, text, len, &q->piece)) {
-        release(q);
-        a->stop_hit = "";
-        return GEM_FINISH_STOP;
+    bool end = gem_token_is_end(s->model, token);
+    if (!end) {
+        gem_sampler_accept(q->sampler, token);
+        if (q->job->p.logprobs) put_logprob(q, logits, token);
+        q->tokens[q->n_tokens++] = token;
     }
-    release(q);
+    if (!read_token(q, token, end, f)) return GEM_FINISH_FAILED;
+    if (end || q->stopped || q->one_call || (q->parser && gem_chat_parser_ended(q->parser)))
+        return GEM_FINISH_STOP;
     return a->n_generated >= (size_t)a->limit ? GEM_FINISH_LENGTH : GEM_FINISH_NONE;
 }

@@ -10,9 +10,10 @@
 typedef struct gem_sequence {
     gem_answer *a;
     gem_job *job;
-    gem_session *session;  /* owned */
-    gem_sampler *sampler;  /* owned */
-    gem_detokenizer *text; /* owned */
+    gem_session *session;    /* owned */
+    gem_sampler *sampler;    /* owned */
+    gem_chat_parser *parser; /* owned; NULL: the answer is plain text, of... */
+    gem_detokenizer *text;   /* owned; ...this */
     gem_stop_match stop;
     gem_bytes piece; /* text released by one token */
     int32_t *tokens; /* owned, [n_prompt + limit] */
@@ -21,6 +22,8 @@ typedef struct gem_sequence {
     size_t n_rows;   /* in the batch being put together */
     size_t logged;   /* prompt tokens at the last progress record */
     int slot;
+    bool stopped, thought, one_call; /* during a token: a stop string came; it was reasoning; enough
+                                        calls */
 } gem_sequence;
 
 /* Start an answer: session, sampler, longest cached prefix. NULL with the fault. */
@@ -29,8 +32,9 @@ void gem_sequence_free(gem_sequence *q);
 /* Logits of the last known token: draw the next one and deliver its text. Returns GEM_FINISH_NONE
  * to go on, or why the answer ends; GEM_FINISH_FAILED with the fault. */
 gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault *f);
-/* Text held back for a stop string or an unfinished character, at the end of an answer. */
-void gem_sequence_flush(gem_sequence *q);
+/* Let go of text that was held back for a stop string, a call or an unfinished character, at the
+ * end of an answer that ends for this reason; returns the reason to report. */
+gem_finish gem_sequence_end(gem_sequence *q, gem_finish why);
 bool gem_sequence_prefilling(const gem_sequence *q);
 
 #endif

@@ -187,9 +187,6 @@ def test_form_content_type_and_chunked_bodies(server):
     assert server.post(CHAT, raw, {"Content-Type": "application/x-www-form-urlencoded"})[0] == 200
     assert server.post("/chat/completions", raw)[0] == 200
 
-    def pieces():
-        yield raw[:10]
-        yield raw[10:]
-
-    status, _, _ = server.request("POST", CHAT, pieces(), {"Transfer-Encoding": "chunked"})
-    assert status == 200
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in (raw[:10], raw[10:])) + b"0\r\n\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert server.raw(head + chunked, 10).startswith(b"HTTP/1.1 200 ")
