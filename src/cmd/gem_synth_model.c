@@ -13,9 +13,9 @@ static struct {
     const char *preset, *arch, *quant, *out, *vocab_from;
     uint64_t seed;
     int32_t jobs, layers, d_model, d_ff, heads, kv_heads, head_dim, window, ctx, vocab;
-    int32_t global_kv_heads, global_head_dim;
+    int32_t global_kv_heads, global_head_dim, k_heads, v_heads, state_dim;
     float rope_theta;
-    bool tied, untied, expand, sparse, dry_run, list, quiet;
+    bool nextn, tied, untied, expand, sparse, dry_run, list, quiet;
 } opt;
 
 #define DIM(name, field, max, text)                                                                \
@@ -43,6 +43,11 @@ static const cli_option options[] = {
     DIM("head-dim", head_dim, 1024, "dims of a head; default for qwen2: d-model / heads"),
     DIM("global-kv-heads", global_kv_heads, 1024, "heads of keys of layers that see all (gemma4)"),
     DIM("global-head-dim", global_head_dim, 1024, "dims of a head of such a layer (gemma4)"),
+    DIM("k-heads", k_heads, 1024, "heads of keys of recurrent layers (qwen35)"),
+    DIM("v-heads", v_heads, 1024, "heads of values of recurrent layers (qwen35)"),
+    DIM("state-dim", state_dim, 1024, "dims of a recurrent head (qwen35)"),
+    {"nextn", 0, CLI_FLAG, NULL, &opt.nextn, 0, 0,
+     "add the block that predicts the token after the next (qwen35)", NULL},
     DIM("window", window, 1 << 24, "positions a sliding layer sees (gemma3, gemma4)"),
     DIM("ctx", ctx, 1 << 24, "positions the model says it was trained for"),
     {"rope-theta", 0, CLI_FLOAT, "X", &opt.rope_theta, 1, 1e12, "base of the rotary frequencies",
@@ -97,6 +102,14 @@ static gem_status read_shape(synth_shape *s, gem_error *err)
     if ((opt.global_kv_heads || opt.global_head_dim) && s->global_head_dim == 0)
         return gem_fail(err, GEM_E_ARG,
                         "--global-...: all layers of a %s model have the same heads", s->arch);
+    if ((opt.k_heads || opt.v_heads || opt.state_dim || opt.nextn) && s->k_heads == 0)
+        return gem_fail(err, GEM_E_ARG,
+                        "--k-heads, --v-heads, --state-dim, --nextn: a %s model is not recurrent",
+                        s->arch);
+    if (opt.k_heads) s->k_heads = opt.k_heads;
+    if (opt.v_heads) s->v_heads = opt.v_heads;
+    if (opt.state_dim) s->state_dim = opt.state_dim;
+    s->nextn = opt.nextn;
     if (opt.global_kv_heads) s->global_kv_heads = opt.global_kv_heads;
     if (opt.global_head_dim) s->global_head_dim = opt.global_head_dim;
     if (opt.layers) s->n_layers = opt.layers;
@@ -106,7 +119,7 @@ static gem_status read_shape(synth_shape *s, gem_error *err)
     if (opt.kv_heads) s->n_kv_heads = opt.kv_heads;
     if (opt.head_dim)
         s->head_dim = opt.head_dim;
-    else if (s->window == 0 && (opt.d_model || opt.heads))
+    else if (s->window == 0 && s->k_heads == 0 && (opt.d_model || opt.heads))
         s->head_dim = s->d_model / s->n_heads;
     if (opt.window) s->window = opt.window;
     if (opt.ctx) s->n_ctx = opt.ctx;
@@ -209,6 +222,12 @@ static json_t *shape_json(const synth_shape *s)
     if (j && s->global_head_dim) {
         json_object_set_new(j, "global_kv_heads", json_integer(s->global_kv_heads));
         json_object_set_new(j, "global_head_dim", json_integer(s->global_head_dim));
+    }
+    if (j && s->k_heads) {
+        json_object_set_new(j, "k_heads", json_integer(s->k_heads));
+        json_object_set_new(j, "v_heads", json_integer(s->v_heads));
+        json_object_set_new(j, "state_dim", json_integer(s->state_dim));
+        json_object_set_new(j, "nextn", json_boolean(s->nextn));
     }
     return j;
 }

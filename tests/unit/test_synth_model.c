@@ -75,7 +75,8 @@ static gem_gguf *open_file(void)
 static void test_same_arguments_give_same_bytes(void **state)
 {
     (void)state;
-    static const char *const presets[] = {"gemma3-tiny", "gemma4-tiny", "qwen2-tiny"};
+    static const char *const presets[] = {"gemma3-tiny", "gemma4-tiny", "qwen2-tiny",
+                                          "qwen35-tiny"};
     for (size_t p = 0; p < ARRAY_LEN(presets); p++) {
         char first[65], again[65];
         /* wide enough that tensors have several runs */
@@ -110,6 +111,9 @@ static void test_bytes_are_those_of_the_first_release(void **state)
     assert_int_equal(run(NULL, "-p qwen2-tiny -o %s", out_path), 0);
     digest(hex);
     assert_string_equal(hex, "99720682651f9fc0b563b52a482d7ebdeade61c9e594f8ee63edf7c780ade554");
+    assert_int_equal(run(NULL, "-p qwen35-tiny -o %s", out_path), 0);
+    digest(hex);
+    assert_string_equal(hex, "fe3aab641bf0cdaee61b69b7466db56e7f0d01e256c8d8af6f486fd9aebd00ad");
 }
 
 /* The published file's list, one "name type dims" a row, against --dry-run. */
@@ -191,6 +195,36 @@ static void test_gemma4_presets_have_the_published_counts(void **state)
     memcpy(factor, gem_gguf_tensor(g, "rope_freqs.weight")->data, sizeof(factor));
     for (int i = 0; i < 64; i++)
         assert_true(factor[i] == (i < 16 ? 1.0f : 1e30f));
+    gem_gguf_close(g);
+}
+
+/* Qwen3.5 27B: tensors of the published file with its block that predicts ahead, types as a plain
+ * quantiser gives them: 32 of 48 + 16 value matrices and of 64 ffn_down, and the head, are Q6_K. */
+static void test_qwen35_presets_have_the_published_counts(void **state)
+{
+    (void)state;
+    check_types("-p qwen35-27b", 851, 353, "Q6_K", 65);
+    check_types("-p qwen35-27b", 851, 353, "Q4_K", 433);
+    check_types("-p qwen35-27b --nextn", 866, 360, "Q6_K", 67);
+    check_types("-p qwen35-27b --layers 4", 3 * 14 + 11 + 3, 3 * 6 + 4 + 1, "Q4_K", 28);
+    gem_gguf *g;
+    assert_int_equal(run(NULL, "-p qwen35-tiny -q q8_0 -o %s", out_path), 0);
+    g = open_file();
+    const gem_tensor *a = gem_gguf_tensor(g, "blk.1.ssm_a"),
+                     *dt = gem_gguf_tensor(g, "blk.1.ssm_dt.bias"),
+                     *taps = gem_gguf_tensor(g, "blk.1.ssm_conv1d.weight");
+    assert_int_equal(taps->dtype, GEM_DTYPE_F32);
+    assert_int_equal(taps->dim[0], 4);
+    assert_int_equal(taps->dim[1], (2 * 2 + 6) * 64);
+    for (size_t i = 0; i < 6; i++) {
+        float x, y;
+        memcpy(&x, a->data + 4 * i, 4);
+        memcpy(&y, dt->data + 4 * i, 4);
+        assert_true(x <= -0.5f && x >= -16.0f);
+        assert_true(y >= -6.9f && y <= -2.3f);
+    }
+    assert_null(gem_gguf_tensor(g, "blk.3.ssm_a"));
+    assert_non_null(gem_gguf_tensor(g, "blk.3.attn_q.weight"));
     gem_gguf_close(g);
 }
 
@@ -554,6 +588,8 @@ static void test_models_run_and_behave(void **state)
     check_runs("gemma3-tiny", "q8_0");
     check_runs("qwen2-tiny", "q4_k_m");
     check_runs("qwen2-tiny --tied", "f32");
+    check_runs("qwen35-tiny", "q4_k_m");
+    check_runs("qwen35-tiny --tied --v-heads 2 --nextn", "q8_0");
 }
 
 static void test_impossible_requests_are_refused(void **state)
@@ -588,6 +624,7 @@ int main(void)
         cmocka_unit_test(test_gemma3_vocabulary),
         cmocka_unit_test(test_gemma4_vocabulary),
         cmocka_unit_test(test_gemma4_presets_have_the_published_counts),
+        cmocka_unit_test(test_qwen35_presets_have_the_published_counts),
         cmocka_unit_test(test_qwen2_vocabulary),
         cmocka_unit_test(test_vocabulary_of_another_file),
         cmocka_unit_test(test_models_run_and_behave),

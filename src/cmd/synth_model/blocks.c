@@ -202,6 +202,8 @@ static void fill_vector(synth_rng *r, const synth_tensor *t, uint8_t *b, size_t 
         float u = (float)(v >> 40) * 0x1p-24f;
         float f = t->scale * (t->fill == SYNTH_BIAS     ? 2.0f * u - 1.0f
                               : t->fill == SYNTH_SCALAR ? 0.87f + 0.26f * u
+                              : t->fill == SYNTH_DECAY  ? -1.0f + 0.96875f * u
+                              : t->fill == SYNTH_STEP   ? -6.9f + 4.6f * u
                                                         : 0.6f + 0.8f * u);
         if (t->fill == SYNTH_SIGNED && v & 1) f = -f;
         memcpy(b + 4 * i, &f, 4);
@@ -233,6 +235,10 @@ size_t synth_fill_run(const synth_tensor *t, uint64_t seed, uint64_t run, uint8_
     size_t n = (size_t)GEM_MIN(synth_run_blocks(t), n_blocks(t) - first);
     double std = (double)t->scale;
     synth_rng_seed(&r, seed, t->name, run);
+    if (t->fill == SYNTH_TAPS) {
+        fill_plain(&r, t->dtype, out, n, std);
+        return n * each;
+    }
     if (t->fill != SYNTH_MATRIX) {
         fill_vector(&r, t, out, n);
         return n * each;

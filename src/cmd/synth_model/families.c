@@ -54,6 +54,15 @@ const synth_shape synth_presets[] = {
            151936, 1e6f, true)},
     {SHAPE("qwen2-7b", "qwen2", "shape of Qwen2.5 7B", 28, 3584, 18944, 28, 4, 128, 0, 32768,
            152064, 1e6f, false)},
+    {SHAPE("qwen35-tiny", "qwen35", "8 layers of width 256, two of attention: for tests", 8, 256,
+           512, 4, 2, 128, 0, 8192, 1024, 1e7f, false),
+     .k_heads = 2, .v_heads = 6, .state_dim = 64},
+    {SHAPE("qwen35-9b", "qwen35", "shape of Qwen3.5 9B", 32, 4096, 12288, 16, 4, 256, 0, 262144,
+           248320, 1e7f, false),
+     .k_heads = 16, .v_heads = 32, .state_dim = 128},
+    {SHAPE("qwen35-27b", "qwen35", "shape of Qwen3.5, 3.6 and 3.8 27B", 64, 5120, 17408, 24, 4, 256,
+           0, 262144, 248320, 1e7f, false),
+     .k_heads = 16, .v_heads = 48, .state_dim = 128},
     {.name = NULL},
 };
 
@@ -78,6 +87,9 @@ gem_status synth_check_shape(const synth_shape *s, gem_error *err)
     if (strcmp(s->arch, "qwen2") == 0 && s->n_heads * s->head_dim != s->d_model)
         return gem_fail(err, GEM_E_ARG, "a qwen2 model of width %d has no %d heads of %d dims",
                         s->d_model, s->n_heads, s->head_dim);
+    if (s->k_heads && s->v_heads % s->k_heads != 0)
+        return gem_fail(err, GEM_E_ARG, "%d heads of values cannot share %d heads of keys evenly",
+                        s->v_heads, s->k_heads);
     if (s->n_vocab < synth_min_vocab(s->arch))
         return gem_fail(err, GEM_E_ARG, "a vocabulary of %d tokens is too small: %s needs %d",
                         s->n_vocab, s->arch, synth_min_vocab(s->arch));
@@ -280,6 +292,7 @@ static const struct family {
     {"gemma3", layout_gemma3, keys_gemma3},
     {"gemma4", synth_layout_gemma4, synth_keys_gemma4},
     {"qwen2", layout_qwen2, keys_qwen2},
+    {"qwen35", synth_layout_qwen35, synth_keys_qwen35},
 };
 
 static const struct family *family_of(const char *arch)

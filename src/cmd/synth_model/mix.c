@@ -44,13 +44,18 @@ static gem_dtype fit(gem_dtype t, uint64_t row)
     return row % gem_dtype_get((uint32_t)smaller)->block_len == 0 ? smaller : GEM_DTYPE_F16;
 }
 
+static bool is_values(const char *name)
+{
+    return ends_with(name, ".attn_v.weight") || ends_with(name, ".attn_qkv.weight");
+}
+
 void synth_assign_types(synth_model *m, const synth_mix *mix)
 {
     int n_v = 0, n_down = 0, all_v = 0;
     bool quantised = gem_dtype_get((uint32_t)mix->base)->block_len > 1;
     const char *head = m->shape.tied ? "token_embd.weight" : "output.weight";
     for (size_t i = 0; i < m->n_tensors; i++) /* not every layer of every family has one */
-        all_v += ends_with(m->tensors[i].name, ".attn_v.weight");
+        all_v += is_values(m->tensors[i].name);
     for (size_t i = 0; i < m->n_tensors; i++) {
         synth_tensor *t = &m->tensors[i];
         t->dtype = GEM_DTYPE_F32;
@@ -59,10 +64,10 @@ void synth_assign_types(synth_model *m, const synth_mix *mix)
         bool extra = false;
         if (quantised && strcmp(t->name, head) == 0 && mix->base != GEM_DTYPE_Q8_0)
             type = GEM_DTYPE_Q6_K;
-        else if (ends_with(t->name, ".attn_v.weight"))
+        else if (is_values(t->name))
             extra = more_bits(n_v++, all_v);
         else if (ends_with(t->name, ".ffn_down.weight"))
-            extra = more_bits(n_down++, m->shape.n_layers);
+            extra = more_bits(n_down++, m->shape.n_layers + m->shape.nextn);
         if (mix->more_bits && extra) type = GEM_DTYPE_Q6_K;
         t->dtype = fit(type, t->dim[0]);
     }

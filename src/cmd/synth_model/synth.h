@@ -21,6 +21,9 @@ typedef struct synth_shape {
     /* gemma4: of layers that see all; 0 elsewhere */
     int32_t global_kv_heads, global_head_dim;
     bool suppresses; /* the file names tokens that must not be produced */
+    /* qwen35: heads of recurrent layers; 0 elsewhere */
+    int32_t k_heads, v_heads, state_dim;
+    bool nextn; /* a block more, which predicts the token after the next */
 } synth_shape;
 extern const synth_shape synth_presets[]; /* ends with name == NULL */
 /* By name; NULL when there is none. */
@@ -30,12 +33,15 @@ gem_status synth_check_shape(const synth_shape *s, gem_error *err);
 
 /* What fills a tensor. */
 typedef enum synth_fill {
-    SYNTH_MATRIX, /* mean 0, standard deviation `scale` */
-    SYNTH_NORM,   /* uniform in scale * [0.6, 1.4] */
-    SYNTH_SIGNED, /* the same with random signs */
-    SYNTH_BIAS,   /* uniform in scale * [-1, 1] */
-    SYNTH_SCALAR, /* uniform in scale * [0.87, 1.13] */
-    SYNTH_QUARTER /* rotary factors: a quarter of 1, then 1e30, which stops a pair */
+    SYNTH_MATRIX,  /* mean 0, standard deviation `scale` */
+    SYNTH_NORM,    /* uniform in scale * [0.6, 1.4] */
+    SYNTH_SIGNED,  /* the same with random signs */
+    SYNTH_BIAS,    /* uniform in scale * [-1, 1] */
+    SYNTH_SCALAR,  /* uniform in scale * [0.87, 1.13] */
+    SYNTH_QUARTER, /* rotary factors: a quarter of 1, then 1e30, which stops a pair */
+    SYNTH_TAPS,    /* as a matrix, and F32 in every mix */
+    SYNTH_DECAY,   /* uniform in scale * [-1, -1/32] */
+    SYNTH_STEP     /* uniform in [-6.9, -2.3]: softplus of it is 0.001 to 0.1, log-uniform */
 } synth_fill;
 
 typedef struct synth_tensor {
@@ -85,12 +91,16 @@ gem_status synth_put_keys(gem_gguf_writer *w, const synth_key *k, size_t n, gem_
 void synth_layout_gemma4(synth_model *m);
 gem_status synth_keys_gemma4(gem_gguf_writer *w, const synth_shape *s, gem_error *err);
 
+/* qwen35: synth_qwen35.c */
+void synth_layout_qwen35(synth_model *m);
+gem_status synth_keys_qwen35(gem_gguf_writer *w, const synth_shape *s, gem_error *err);
+
 /* ---- quantisation mixes ---- */
 typedef struct synth_mix {
     const char *name; /* "q4_k_m" */
     uint32_t file_type;
     gem_dtype base;
-    bool more_bits; /* some attn_v and ffn_down get Q6_K */
+    bool more_bits; /* some attn_v (recurrent layers: attn_qkv) and ffn_down get Q6_K */
 } synth_mix;
 extern const synth_mix synth_mixes[]; /* ends with name == NULL */
 const synth_mix *synth_mix_by_name(const char *name);

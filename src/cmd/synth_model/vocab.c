@@ -18,8 +18,9 @@ enum {
     GEMMA3_TABS = 255968,  /* ids of runs of tabs */
     GEMMA3_ASCII = 94,     /* printable ASCII without the blank */
     QWEN2_BASE = 151643,   /* bytes and words of the real vocabulary */
-    MAX_WORD = 24,         /* bytes */
-    MAX_RUN = 31,          /* of white space in one token */
+    QWEN35_BASE = 248044,
+    MAX_WORD = 24, /* bytes */
+    MAX_RUN = 31,  /* of white space in one token */
     RUN_MERGES = MAX_RUN * (MAX_RUN - 1) / 2
 };
 
@@ -57,6 +58,40 @@ static const char *const qwen2_special[] = {
     "<|image_pad|>",      "<|video_pad|>",    "<tool_call>",    "</tool_call>",
     "<|fim_prefix|>",     "<|fim_middle|>",   "<|fim_suffix|>", "<|fim_pad|>",
     "<|repo_name|>",      "<|file_sep|>"};
+
+static const char *const qwen35_special[] = {"<|endoftext|>",
+                                             "<|im_start|>",
+                                             "<|im_end|>",
+                                             "<|object_ref_start|>",
+                                             "<|object_ref_end|>",
+                                             "<|box_start|>",
+                                             "<|box_end|>",
+                                             "<|quad_start|>",
+                                             "<|quad_end|>",
+                                             "<|vision_start|>",
+                                             "<|vision_end|>",
+                                             "<|vision_pad|>",
+                                             "<|image_pad|>",
+                                             "<|video_pad|>",
+                                             "<tool_call>",
+                                             "</tool_call>",
+                                             "<|fim_prefix|>",
+                                             "<|fim_middle|>",
+                                             "<|fim_suffix|>",
+                                             "<|fim_pad|>",
+                                             "<|repo_name|>",
+                                             "<|file_sep|>",
+                                             "<tool_response>",
+                                             "</tool_response>",
+                                             "<think>",
+                                             "</think>",
+                                             "<|audio_start|>",
+                                             "<|audio_end|>",
+                                             "<tts_pad>",
+                                             "<tts_text_bos>",
+                                             "<tts_text_eod>",
+                                             "<tts_text_bos_single>",
+                                             "<|audio_pad|>"};
 
 /* Each message between markers, and the opener of the answer. */
 static const char qwen2_template[] =
@@ -322,10 +357,13 @@ static void make_gemma4(vocab *v, int32_t n, uint64_t seed)
 }
 
 /* Byte-level BPE: bytes as printable characters, words with their merges, markers, padding. */
-static void make_qwen2(vocab *v, int32_t n, uint64_t seed)
+static void make_qwen(vocab *v, int32_t n, uint64_t seed, bool qwen35)
 {
-    const int32_t n_special = (int32_t)ARRAY_LEN(qwen2_special);
-    int32_t base = n >= QWEN2_BASE + n_special ? QWEN2_BASE : n - n_special;
+    const char *const *special = qwen35 ? qwen35_special : qwen2_special;
+    const int32_t n_special =
+        (int32_t)(qwen35 ? ARRAY_LEN(qwen35_special) : ARRAY_LEN(qwen2_special));
+    const int32_t full = qwen35 ? QWEN35_BASE : QWEN2_BASE;
+    int32_t base = n >= full + n_special ? full : n - n_special;
     char s[32];
     for (int pass = 0; pass < 2; pass++) /* bytes that print as themselves come first */
         for (uint32_t b = 0, extra = 0; b < 256; b++) {
@@ -336,7 +374,10 @@ static void make_qwen2(vocab *v, int32_t n, uint64_t seed)
         }
     put_words(v, base - 256, "\xC4\xA0", seed, true); /* U+0120 stands for byte 0x20 */
     for (int32_t i = 0; i < n_special; i++)
-        put_word(v, qwen2_special[i], qwen2_special[i][1] == '|' ? CONTROL : USER_DEFINED, 0.0f);
+        put_word(v, special[i],
+                 special[i][1] == '|' || strncmp(special[i], "<tts", 4) == 0 ? CONTROL
+                                                                             : USER_DEFINED,
+                 0.0f);
     while (v->n < n) {
         snprintf(s, sizeof(s), "[PAD%d]", v->n);
         put_word(v, s, UNUSED, 0.0f);
@@ -346,7 +387,8 @@ static void make_qwen2(vocab *v, int32_t n, uint64_t seed)
 int32_t synth_min_vocab(const char *arch)
 {
     if (strncmp(arch, "gemma", 5) == 0) return GEMMA3_WORDS + 1 + GEMMA3_ASCII;
-    return 256 + (int32_t)ARRAY_LEN(qwen2_special);
+    return 256 + (int32_t)(strcmp(arch, "qwen35") == 0 ? ARRAY_LEN(qwen35_special)
+                                                       : ARRAY_LEN(qwen2_special));
 }
 
 /* ---- keys ---- */
@@ -406,12 +448,12 @@ static gem_status put_gemma(gem_gguf_writer *w, const vocab *v, bool gemma4, gem
     return st;
 }
 
-static gem_status put_qwen2(gem_gguf_writer *w, const vocab *v, gem_error *err)
+static gem_status put_qwen(gem_gguf_writer *w, const vocab *v, const char *pre, gem_error *err)
 {
     gem_status st;
     uint32_t special = 256 + (uint32_t)v->n_merges; /* <|endoftext|>; two further on: <|im_end|> */
     if ((st = gem_gguf_put_str(w, TOKENIZER "model", "gpt2", 4, err)) != GEM_OK) return st;
-    if ((st = gem_gguf_put_str(w, TOKENIZER "pre", "qwen2", 5, err)) != GEM_OK) return st;
+    if ((st = gem_gguf_put_str(w, TOKENIZER "pre", pre, strlen(pre), err)) != GEM_OK) return st;
     if ((st = put_strings(w, TOKENIZER "tokens", v, v->token, v->n, err)) != GEM_OK) return st;
     if ((st = gem_gguf_put_array(w, TOKENIZER "token_type", GEM_GGUF_I32, v->type, (uint64_t)v->n,
                                  err)) != GEM_OK)
@@ -440,12 +482,12 @@ gem_status synth_put_vocab(gem_gguf_writer *w, const synth_shape *s, uint64_t se
     else if (gemma4)
         make_gemma4(&v, s->n_vocab, seed);
     else
-        make_qwen2(&v, s->n_vocab, seed);
+        make_qwen(&v, s->n_vocab, seed, strcmp(s->arch, "qwen35") == 0);
     if (v.text.failed || v.failed || v.n != s->n_vocab) {
         st = gem_fail(err, GEM_E_NOMEM, "no memory for a vocabulary of %d tokens", s->n_vocab);
         goto done;
     }
-    st = gemma3 || gemma4 ? put_gemma(w, &v, gemma4, err) : put_qwen2(w, &v, err);
+    st = gemma3 || gemma4 ? put_gemma(w, &v, gemma4, err) : put_qwen(w, &v, s->arch, err);
 done:
     vocab_free(&v);
     return st;
