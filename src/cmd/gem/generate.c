@@ -107,6 +107,52 @@ static void emit(generator *g, gem_bytes *text, const char *s, size_t len)
     if (text) gem_bytes_put(text, s, len);
 }
 
+/* A thought begins or ends on the screen. */
+static void show_thinking(generator *g, bool on)
+{
+    if (g->dim == on) return;
+    g->dim = on;
+    fputs(on ? "\033[2m" : "\033[0m\n\n", stdout);
+}
+
+void generator_event(void *user, const gem_chat_event *e)
+{
+    generator *g = user;
+    if (e->type == GEM_EVENT_REASONING) {
+        if (g->thoughts) gem_bytes_put(g->thoughts, e->text, e->len);
+        if (!g->terminal || !g->show_thoughts) return;
+        show_thinking(g, true);
+        write_text(g, e->text, e->len);
+        return;
+    }
+    show_thinking(g, false);
+    /* no tools were declared: what a model writes as a call is shown as it stands */
+    if (e->type == GEM_EVENT_CONTENT || e->type == GEM_EVENT_CALL_BROKEN)
+        emit(g, g->answer, e->text, e->len);
+}
+
+/* One token shown; false when the answer is over. */
+static bool show_token(generator *g, int32_t token, gem_status *st, gem_error *err)
+{
+    size_t len;
+    if (g->parser) {
+        *st = gem_chat_parser_push(g->parser, token, err);
+        return *st == GEM_OK && !gem_chat_parser_ended(g->parser);
+    }
+    const char *s = gem_detokenizer_push(g->detok, token, &len);
+    emit(g, g->answer, s, len);
+    return true;
+}
+
+static gem_status show_rest(generator *g, bool cut, gem_error *err)
+{
+    size_t len;
+    if (g->parser) return gem_chat_parser_finish(g->parser, cut, err);
+    const char *s = gem_detokenizer_finish(g->detok, &len);
+    emit(g, g->answer, s, len);
+    return GEM_OK;
+}
+
 static gem_status prefill(generator *g, const int32_t *tokens, size_t n, const float **logits,
                           generate_stats *stats, gem_error *err)
 {
@@ -189,14 +235,12 @@ static void draft_stats_since(gem_draft_stats *s, const gem_draft_stats *now)
 }
 
 gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n,
-                    int32_t max, gem_bytes *text, generate_stats *stats, gem_error *err)
+                    int32_t max, generate_stats *stats, gem_error *err)
 {
     const float *logits = NULL;
     gem_sampler *sampler = NULL;
     gem_model_info info;
     drawn d;
-    size_t len;
-    const char *s;
     memset(stats, 0, sizeof(*stats));
     if (g->speculator) stats->draft = *gem_speculator_stats(g->speculator);
     gem_model_get_info(g->model, &info);
@@ -220,8 +264,10 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
             stats->finish = FINISH_END;
             break;
         }
-        s = gem_detokenizer_push(g->detok, token, &len);
-        emit(g, text, s, len);
+        if (!show_token(g, token, &st, err)) {
+            stats->finish = FINISH_END;
+            break;
+        }
         if (cli_interrupted || ferror(stdout)) {
             stats->finish = FINISH_INTERRUPTED;
             break;
@@ -235,8 +281,7 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
         int32_t left = max < 0 ? -1 : max - (int32_t)stats->n_generated;
         st = draw_next(g, sampler, token, left, &d, stats, err);
     }
-    s = gem_detokenizer_finish(g->detok, &len);
-    emit(g, text, s, len);
+    if (st == GEM_OK) st = show_rest(g, stats->finish != FINISH_END, err);
 done:
     if (g->speculator) draft_stats_since(&stats->draft, gem_speculator_stats(g->speculator));
     gem_sampler_free(sampler);

@@ -16,8 +16,13 @@ typedef struct generator {
     size_t n_held, cap;
     int32_t n_ctx;
     gem_speculator *speculator; /* owned; NULL: no speculation */
-    bool terminal;              /* stdout is a terminal: no control characters reach it */
-    bool progress;              /* show the prefill on stderr */
+    gem_chat_parser *parser;    /* owned by the caller, for one answer of a chat; NULL: plain text.
+                                   Its events go to generator_event */
+    gem_bytes *answer, *thoughts; /* borrowed; where the answer's text and its thoughts are kept;
+                                     NULL: not */
+    bool show_thoughts, dim;      /* dim: a thought is being shown */
+    bool terminal;                /* stdout is a terminal: no control characters reach it */
+    bool progress;                /* show the prefill on stderr */
 } generator;
 
 typedef enum finish { FINISH_END, FINISH_LENGTH, FINISH_CONTEXT, FINISH_INTERRUPTED } finish;
@@ -36,9 +41,12 @@ void generator_deinit(generator *g);
 
 /* tokens   the whole prompt, int32[n]; what the session already holds of it is not run again
  * max      tokens to draw; < 0: until the end token or the end of the context
- * text     the answer is appended to it as well as written to stdout; may be NULL */
+ * The answer is written to stdout and appended to g->answer. */
 gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n,
-                    int32_t max, gem_bytes *text, generate_stats *stats, gem_error *err);
+                    int32_t max, generate_stats *stats, gem_error *err);
+/* What the parser of an answer finds: content is written, thoughts are shown dim at a terminal.
+ * `user` is the generator. */
+void generator_event(void *user, const gem_chat_event *e);
 /* One line on stderr: token counts, rates, time to first token. */
 void print_stats(const generate_stats *s, uint64_t load_ns);
 

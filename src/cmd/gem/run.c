@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "cmd/cli/draft.h"
 #include "cmd/gem/commands.h"
+#include "cmd/gem/dialog.h"
 #include "cmd/gem/generate.h"
 #include "cmd/gem/line.h"
 
@@ -11,7 +12,7 @@
 static struct {
     cli_model_flags model;
     const char *prompt, *file, *system;
-    bool chat, raw, quiet, special;
+    bool chat, raw, quiet, special, think, no_think, hide_thoughts;
     int32_t n;
     bool n_seen;
     gem_sampler_options sampler;
@@ -29,6 +30,12 @@ static const cli_option options[] = {
     {"raw", 0, CLI_FLAG, NULL, &opt.raw, 0, 0,
      "continue the prompt as it stands; default for base models", NULL},
     {"system", 0, CLI_TEXT, "TEXT", &opt.system, 0, 0, "system message of a chat", NULL},
+    {"think", 0, CLI_FLAG, NULL, &opt.think, 0, 0,
+     "let the model think before it answers, where its family can", NULL},
+    {"no-think", 0, CLI_FLAG, NULL, &opt.no_think, 0, 0,
+     "answer at once; default: the family's own (Gemma 4 off, Qwen3.5 and later on)", NULL},
+    {"hide-thoughts", 0, CLI_FLAG, NULL, &opt.hide_thoughts, 0, 0,
+     "do not show thoughts; a terminal shows them dim, elsewhere they are left out anyway", NULL},
     {"special", 0, CLI_FLAG, NULL, &opt.special, 0, 0,
      "markers in a raw prompt become control tokens", NULL},
     {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
@@ -77,40 +84,10 @@ const cli_command gem_run_command = {
     .option = options,
 };
 
-/* Messages of the conversation so far; owns its strings. */
-typedef struct conversation {
-    gem_message *message;
-    size_t n;
-} conversation;
-
-static gem_status say(conversation *c, const char *role, const char *content, gem_error *err)
+/* Tokens of a text as it stands. */
+static gem_status raw_tokens(generator *g, const char *text, size_t len, int32_t **ids, size_t *n,
+                             gem_error *err)
 {
-    gem_message *grown = realloc(c->message, (c->n + 1) * sizeof(*grown));
-    char *copy = strdup(content);
-    if (grown) c->message = grown;
-    if (!grown || !copy) {
-        free(copy);
-        return gem_fail(err, GEM_E_NOMEM, "no memory for the conversation");
-    }
-    c->message[c->n++] = (gem_message){role, copy};
-    return GEM_OK;
-}
-
-static void forget(conversation *c, size_t keep)
-{
-    while (c->n > keep)
-        free((void *)c->message[--c->n].content);
-    if (!keep) {
-        free(c->message);
-        c->message = NULL;
-    }
-}
-
-/* Tokens of the prompt: the whole conversation in the family's format, or the text as it stands. */
-static gem_status prompt_tokens(generator *g, const conversation *chat, const char *text,
-                                size_t len, int32_t **ids, size_t *n, gem_error *err)
-{
-    if (chat) return gem_chat_tokens(g->model, chat->message, chat->n, ids, n, err);
     gem_status st = gem_tokenize(g->model, text, len,
                                  GEM_TOK_BOS | (opt.special ? GEM_TOK_SPECIAL : 0), ids, n, err);
     if (st == GEM_OK && *n == 0) {
@@ -122,26 +99,67 @@ static gem_status prompt_tokens(generator *g, const conversation *chat, const ch
     return st;
 }
 
-/* One prompt, one answer. In a chat the message was said already; the answer is said here. */
-static gem_status answer(generator *g, conversation *chat, const char *text, size_t len,
-                         uint64_t load_ns, generate_stats *stats, gem_error *err)
+static void end_answer(const generate_stats *stats, uint64_t load_ns)
+{
+    putchar('\n');
+    fflush(stdout);
+    if (!opt.quiet) print_stats(stats, load_ns);
+}
+
+static gem_status continue_text(generator *g, const char *text, size_t len, uint64_t load_ns,
+                                generate_stats *stats, gem_error *err)
 {
     int32_t *ids = NULL;
     size_t n = 0;
-    gem_bytes said = {0};
-    int32_t max = opt.n_seen ? opt.n : chat ? -1 : 128;
-    gem_status st = prompt_tokens(g, chat, text, len, &ids, &n, err);
-    if (st == GEM_OK && !chat) fwrite(text, 1, len, stdout);
-    if (st == GEM_OK) st = generate(g, &opt.sampler, ids, n, max, &said, stats, err);
+    gem_status st = raw_tokens(g, text, len, &ids, &n, err);
     if (st == GEM_OK) {
-        putchar('\n');
-        fflush(stdout);
-        if (!opt.quiet) print_stats(stats, load_ns);
-        if (chat) st = say(chat, "assistant", said.data ? said.data : "", err);
+        fwrite(text, 1, len, stdout);
+        st = generate(g, &opt.sampler, ids, n, opt.n_seen ? opt.n : 128, stats, err);
     }
-    gem_bytes_free(&said);
+    if (st == GEM_OK) end_answer(stats, load_ns);
     free(ids);
     return st;
+}
+
+/* The answer to what was said last; it is said too. */
+static gem_status reply(generator *g, dialog *d, uint64_t load_ns, generate_stats *stats,
+                        gem_error *err)
+{
+    gem_bytes said = {0}, thoughts = {0};
+    gem_prompt *prompt = NULL;
+    const gem_chat_parser_options events = {.fn = generator_event, .user = g};
+    gem_thinking thinking = opt.think      ? GEM_THINKING_ON
+                            : opt.no_think ? GEM_THINKING_OFF
+                                           : GEM_THINKING_DEFAULT;
+    size_t n;
+    gem_status st = dialog_render(d, g->model, thinking, &prompt, err);
+    if (st == GEM_OK) st = gem_chat_parser_new(&g->parser, g->model, NULL, prompt, &events, err);
+    if (st == GEM_OK) {
+        const int32_t *ids = gem_prompt_tokens(prompt, &n);
+        g->answer = &said;
+        g->thoughts = &thoughts;
+        g->show_thoughts = !opt.hide_thoughts;
+        st = generate(g, &opt.sampler, ids, n, opt.n_seen ? opt.n : -1, stats, err);
+        g->answer = g->thoughts = NULL;
+    }
+    if (st == GEM_OK) {
+        end_answer(stats, load_ns);
+        st = dialog_say(d, "assistant", said.data ? said.data : "", thoughts.data, err);
+    }
+    gem_chat_parser_free(g->parser);
+    g->parser = NULL;
+    gem_prompt_free(prompt);
+    gem_bytes_free(&thoughts);
+    gem_bytes_free(&said);
+    return st;
+}
+
+/* One prompt, one answer. In a chat the message was said already. */
+static gem_status answer(generator *g, dialog *chat, const char *text, size_t len, uint64_t load_ns,
+                         generate_stats *stats, gem_error *err)
+{
+    return chat ? reply(g, chat, load_ns, stats, err)
+                : continue_text(g, text, len, load_ns, stats, err);
 }
 
 /* A line, or several joined by a backslash at the end. NULL at the end of input. */
@@ -162,15 +180,15 @@ static char *read_message(line_reader *l, bool *interrupted)
     }
 }
 
-static gem_status start_over(conversation *c, gem_error *err)
+static gem_status start_over(dialog *c, gem_error *err)
 {
-    forget(c, 0);
-    return opt.system ? say(c, "system", opt.system, err) : GEM_OK;
+    dialog_forget(c, 0);
+    return opt.system ? dialog_say(c, "system", opt.system, NULL, err) : GEM_OK;
 }
 
 static gem_status converse(generator *g, bool chat, uint64_t load_ns, gem_error *err)
 {
-    conversation c = {0};
+    dialog c = {0};
     generate_stats stats;
     line_reader *l = line_open("> ");
     gem_status st =
@@ -189,36 +207,36 @@ static gem_status converse(generator *g, bool chat, uint64_t load_ns, gem_error 
         } else if (*text && !interrupted) {
             size_t before = c.n;
             cli_clear_interrupt();
-            if (chat) st = say(&c, "user", text, err);
+            if (chat) st = dialog_say(&c, "user", text, NULL, err);
             if (st == GEM_OK)
                 st = answer(g, chat ? &c : NULL, text, strlen(text), load_ns, &stats, err);
             load_ns = 0;
             if (st == GEM_E_RANGE) { /* the conversation no longer fits; take back the message */
                 fprintf(stderr, "%s; /clear starts over\n", err->text);
-                forget(&c, before);
+                dialog_forget(&c, before);
                 st = GEM_OK;
             }
         }
         free(text);
     }
     line_close(l);
-    forget(&c, 0);
+    dialog_forget(&c, 0);
     return st;
 }
 
 static gem_status one_shot(generator *g, bool chat, const char *text, size_t len, uint64_t load_ns,
                            bool *interrupted, gem_error *err)
 {
-    conversation c = {0};
+    dialog c = {0};
     generate_stats stats = {0};
     gem_status st = GEM_OK;
     if (chat && memchr(text, 0, len))
         return gem_fail(err, GEM_E_ARG, "a chat message cannot hold a NUL byte");
     if (chat) st = start_over(&c, err);
-    if (chat && st == GEM_OK) st = say(&c, "user", text, err);
+    if (chat && st == GEM_OK) st = dialog_say(&c, "user", text, NULL, err);
     if (st == GEM_OK) st = answer(g, chat ? &c : NULL, text, len, load_ns, &stats, err);
     *interrupted = stats.finish == FINISH_INTERRUPTED;
-    forget(&c, 0);
+    dialog_forget(&c, 0);
     return st;
 }
 
@@ -241,6 +259,7 @@ int gem_run_main(int argc, char **argv)
     int code = cli_parse(c, argc, argv, &args, &n_args);
     if (code >= 0) return code;
     if (opt.prompt && opt.file) return cli_usage(c, "--prompt and --file exclude each other");
+    if (opt.think && opt.no_think) return cli_usage(c, "--think and --no-think exclude each other");
     if (opt.chat && opt.raw) return cli_usage(c, "--chat and --raw exclude each other");
     talk = !opt.prompt && !opt.file && isatty(STDIN_FILENO);
 
