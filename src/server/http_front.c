@@ -202,7 +202,7 @@ static bool check_loaded(exchange *x, const gem_route *r)
 {
     gem_server *s = x->s;
     if (!r->needs_model || gem_server_get_state(s) == GEM_SERVER_READY) return true;
-    x->fault.retry_after_s = 1;
+    x->fault.retry_after_s = gem_server_loading_s(s);
     if (gem_server_get_state(s) == GEM_SERVER_DRAINING)
         return gem_fault_set(&x->fault, 503, "unavailable_error", "shutting_down", NULL,
                              "the server is shutting down");

@@ -25,7 +25,7 @@ static bool get_health(gem_server *s, const char *rest, gem_bytes *out, gem_faul
         return true;
     case GEM_SERVER_LOADING:
     case GEM_SERVER_FAILED:
-        f->retry_after_s = 1;
+        f->retry_after_s = gem_server_loading_s(s);
         return gem_fault_set(f, 503, "unavailable_error", "model_loading", NULL,
                              "Loading model (%d%%)", atomic_load(&s->loaded_permille) / 10);
     case GEM_SERVER_DRAINING:

@@ -66,6 +66,7 @@ static gem_status init_server(gem_server *s, const gem_server_options *opt, gem_
     s->opt = *opt;
     s->n_slots = opt->n_parallel;
     s->started = (int64_t)time(NULL);
+    s->started_ns = gem_now_ns();
     s->opt.model.n_sessions = opt->n_parallel + opt->n_cached;
     s->id = name_of(opt->model_path, opt->alias);
     snprintf(print, sizeof(print), "gem-%s-%.12s", gem_version(), GEM_BUILD_COMMIT);
@@ -82,6 +83,16 @@ static gem_status init_server(gem_server *s, const gem_server_options *opt, gem_
 }
 
 /* ---- threads ---- */
+
+int gem_server_loading_s(gem_server *s)
+{
+    int done = atomic_load(&s->loaded_permille);
+    double t = (double)(gem_now_ns() - s->started_ns) * 1e-9;
+    if (gem_server_get_state(s) != GEM_SERVER_LOADING) return 1;
+    if (done < 20) return 2; /* too early to tell */
+    t *= (1000.0 - done) / done;
+    return t < 1 ? 1 : t > 60 ? 60 : (int)(t + 0.5);
+}
 
 static void on_progress(void *user, double done)
 {

@@ -29,6 +29,7 @@ struct gem_server {
     int64_t started; /* s, Unix */
     _Atomic int state;
     _Atomic int loaded_permille;
+    uint64_t started_ns;
     _Atomic uint64_t next_id;
     gem_metrics metrics;
     gem_scheduler *scheduler;
@@ -45,6 +46,10 @@ static inline gem_server_state gem_server_get_state(gem_server *s)
 {
     return (gem_server_state)atomic_load(&s->state);
 }
+
+/* ---- serve.c ---- */
+/* Seconds until the model is likely loaded, for Retry-After: 1 to 60. */
+int gem_server_loading_s(gem_server *s);
 
 /* ---- scheduler.c: the engine thread ---- */
 gem_status gem_scheduler_new(gem_scheduler **out, gem_server *s, gem_error *err);

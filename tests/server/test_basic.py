@@ -112,7 +112,7 @@ def test_loading_answers_at_once(models, tiny):
             assert s.get("/props")[0] == 200
             code, headers, body = s.chat(max_tokens=1)
             if code != 200:
-                assert code == 503 and headers["retry-after"] == "1" and body["error"]["code"] == "model_loading"
+                assert code == 503 and int(headers["retry-after"]) >= 1 and body["error"]["code"] == "model_loading"
         assert seen[-1] == 200 and seen[0] == 503, seen
 
 
