@@ -86,6 +86,34 @@ static void test_gemma4_synthetic(void **state)
     unlink(path);
 }
 
+/* Recurrent layers: chunks of 64 positions, states and tapes; three value heads on a key head and
+ * one, with another size of state. */
+static void test_qwen35_synthetic(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args;
+        int32_t n;
+        gem_model_options o;
+        int threads;
+    } cases[] = {
+        {"-q q4_k_m", 210, {0}, 3},
+        {"-q q8_0 --v-heads 2 --state-dim 32 --tied", 140, {.kv_type = GEM_KV_F16}, 1},
+        {"-q f16 --layers 3 --v-heads 4", 140, {.kv_type = GEM_KV_F16_FULL}, 1},
+        {"-q q5_k_m --layers 4", 100, {.exact = true}, 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char path[128], line[512];
+        tiny_path(path, "synth");
+        snprintf(line, sizeof(line),
+                 "%s/gem-synth-model -p qwen35-tiny %s --quiet -o %s >/dev/null", GEM_BIN_DIR,
+                 cases[i].args, path);
+        assert_int_equal(system(line), 0);
+        check_file(path, cases[i].n, 1024, cases[i].o, cases[i].threads);
+        unlink(path);
+    }
+}
+
 static void test_other_types_and_kv(void **state)
 {
     (void)state;
@@ -159,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_qwen2),
         cmocka_unit_test(test_gemma4),
         cmocka_unit_test(test_gemma4_synthetic),
+        cmocka_unit_test(test_qwen35_synthetic),
         cmocka_unit_test(test_other_types_and_kv),
         cmocka_unit_test(test_exact_and_mapped),
         cmocka_unit_test(test_repacking_changes_no_bit),
