@@ -142,6 +142,18 @@ static inline void bits_check_ways_back(gem_model *m, const int32_t *tokens, int
         bits_run(s, tokens + n - back, back, pieces, 3, got);
         bits_compare("trim", base + n - back, got, back);
     }
+    /* farther, each time for a few rows: a recurrent model runs some again, a window may refuse */
+    const int32_t far[] = {n - 70, n / 2 + 3, 65, 64, 2, 0};
+    for (size_t i = 0; i < ARRAY_LEN(far); i++) {
+        int32_t rows = GEM_MIN(7, n - far[i]);
+        if (far[i] < 0 || far[i] > gem_session_position(s)) continue;
+        if (gem_session_trim(s, far[i], &err) != GEM_OK) {
+            assert_int_equal(err.status, GEM_E_RANGE);
+            continue;
+        }
+        bits_run(s, tokens + far[i], rows, pieces, 3, got);
+        bits_compare("far trim", base + far[i], got, rows);
+    }
     gem_session_free(s);
     free(got);
     free(wrong);

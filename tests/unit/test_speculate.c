@@ -17,20 +17,35 @@ static void make_hybrid(gem_plan *p)
     }
 }
 
-static gem_model *open_model(tiny t, const gem_backend_ops *ops, void (*change)(gem_plan *))
+static gem_model *open_file(const char *path, const gem_backend_ops *ops,
+                            void (*change)(gem_plan *))
 {
-    char path[128];
     gem_model *m;
     gem_error err = {0};
     const gem_model_options o = {
         .n_ctx = 512, .n_batch = 64, .n_sessions = 2, .n_threads = 1, .state_bytes = -1};
     const gem_engine_options e = {.ops = ops, .change_plan = change};
-    t.tokenizer = true;
-    if (!tiny_write(&t, tiny_path(path, "speculate"))) fail();
     gem_status st = gem_model_open_engine(&m, path, &o, &e, &err);
     unlink(path);
     if (st != GEM_OK) fail_msg("%s", err.text);
     return m;
+}
+
+static gem_model *open_model(tiny t, const gem_backend_ops *ops, void (*change)(gem_plan *))
+{
+    char path[128];
+    t.tokenizer = true;
+    if (!tiny_write(&t, tiny_path(path, "speculate"))) fail();
+    return open_file(path, ops, change);
+}
+
+static gem_model *open_synthetic(const char *args)
+{
+    char path[128], line[512];
+    snprintf(line, sizeof(line), "%s/gem-synth-model %s --quiet -o %s >/dev/null", GEM_BIN_DIR,
+             args, tiny_path(path, "speculate"));
+    assert_int_equal(system(line), 0);
+    return open_file(path, gem_backend_find(NULL), NULL);
 }
 
 static gem_sampler_options sampler_options(int kind)
@@ -121,11 +136,25 @@ static void test_a_round_costs_its_rows(void **state)
 static void test_small_models(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        gem_model *m = open_model(i ? tiny_qwen2() : tiny_gemma3(), gem_backend_find(NULL), NULL);
+    const tiny models[] = {tiny_gemma3(), tiny_qwen2(), tiny_gemma4()};
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        gem_model *m = open_model(models[i], gem_backend_find(NULL), NULL);
         check_model(m, 120, 7);
         gem_model_close(m);
     }
+}
+
+/* Chunks, states and tapes of the real kernels; without snapshots. */
+static void test_small_hybrid(void **state)
+{
+    (void)state;
+    gem_model *m = open_synthetic("-p qwen35-tiny -q q4_k_m --layers 4");
+    int32_t prompt[40];
+    gem_sampler_options so = sampler_options(1);
+    plain_run p = long_run(m, &so, prompt, 40, 100);
+    check_acceptance_lengths(&p, m, &so, 8);
+    free(p.last);
+    gem_model_close(m);
 }
 
 /* Another model's guesses: itself (all right), and one with other weights. */
@@ -309,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_recurrent_layers),
         cmocka_unit_test(test_a_round_costs_its_rows),
         cmocka_unit_test(test_small_models),
+        cmocka_unit_test(test_small_hybrid),
         cmocka_unit_test(test_a_model_as_drafter),
         cmocka_unit_test(test_end_tokens_and_the_end_of_the_context),
         cmocka_unit_test(test_prompt_lookup),
