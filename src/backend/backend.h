@@ -83,6 +83,10 @@ typedef struct gem_backend_ops {
     gem_status (*run)(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
     /* Copy a KV page (copy on write). */
     void (*copy_page)(gem_backend *be, int pool, int32_t dst, int32_t src);
+    /* What attention of a layer sees at one slot of a page: f32[n_kv_heads][head_dim] each. For
+     * comparisons between engines, not for the hot path. */
+    void (*read_kv)(const gem_backend *be, int layer, int32_t page, int32_t slot, float *k,
+                    float *v);
     void (*stats)(const gem_backend *be, gem_backend_stats *out);
     /* Routes, tile sizes, memory: for print-config. New reference. */
     struct json_t *(*config)(const gem_backend *be);

@@ -27,7 +27,7 @@ for command in run pull inspect tokenize print-config logits; do
     same "gem $command --nonsense: one line" "$(wc -l <"$tmp/err")" 1
     [ "$command" = pull ] || expect 2 "gem $command without arguments" "$gem" "$command"
 done
-for program in gem-bench gem-tokenize gem-sampler-bench; do
+for program in gem-bench gem-tokenize gem-sampler-bench gem-swa-state-scan gem-determinism-gate; do
     expect 0 "$program --help" "$bin/$program" --help
     expect 2 "$program --nonsense" "$bin/$program" --nonsense
 done

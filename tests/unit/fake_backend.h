@@ -216,7 +216,12 @@ static json_t *fake_config(const gem_backend *b)
     return json_pack("{s:i}", "runs", b->n_runs);
 }
 
-static const gem_backend_ops fake_ops = {"fake",         fake_open,  fake_close, fake_run,
-                                         fake_copy_page, fake_stats, fake_config};
+static const gem_backend_ops fake_ops = {.name = "fake",
+                                         .open = fake_open,
+                                         .close = fake_close,
+                                         .run = fake_run,
+                                         .copy_page = fake_copy_page,
+                                         .stats = fake_stats,
+                                         .config = fake_config};
 
 #endif

@@ -252,6 +252,26 @@ static void copy_page(gem_backend *be, int pool, int32_t dst, int32_t src)
            be->pool[pool] + (size_t)src * be->page_bytes[pool], be->page_bytes[pool]);
 }
 
+static void read_kv(const gem_backend *be, int layer, int32_t page, int32_t slot, float *k,
+                    float *v)
+{
+    int pool = be->opt.layer_pool[layer];
+    const gem_kv_pool *p = &be->opt.pool[pool];
+    size_t hd = (size_t)p->head_dim, part = gem_page_part_bytes(p->head_dim, p->f16);
+    const uint8_t *at = be->pool[pool] + (size_t)page * be->page_bytes[pool];
+    for (int h = 0; h < p->n_kv_heads; h++, at += part)
+        for (size_t d = 0; d < hd; d++) {
+            size_t ki = gem_page_k_at(p->head_dim, slot, (int)d),
+                   vi = gem_page_v_at(p->head_dim, slot, (int)d);
+            k[(size_t)h * hd + d] = p->f16
+                                        ? gem_f16_to_f32(((const uint16_t *)(const void *)at)[ki])
+                                        : ((const float *)(const void *)at)[ki];
+            v[(size_t)h * hd + d] = p->f16
+                                        ? gem_f16_to_f32(((const uint16_t *)(const void *)at)[vi])
+                                        : ((const float *)(const void *)at)[vi];
+        }
+}
+
 static void stats_cpu(const gem_backend *be, gem_backend_stats *out)
 {
     memset(out, 0, sizeof(*out));
@@ -287,6 +307,7 @@ const gem_backend_ops gem_backend_cpu = {
     .close = close_cpu,
     .run = gem_cpu_run,
     .copy_page = copy_page,
+    .read_kv = read_kv,
     .stats = stats_cpu,
     .config = config_cpu,
 };

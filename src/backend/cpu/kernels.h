@@ -156,6 +156,12 @@ int gem_cpu_isas(gem_cpu_isa *out, int max);
  * --attention-ab). GEM_E_UNSUPPORTED names what this CPU has. */
 gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *err);
 
+/* Index of dim d of the key at a slot. */
+static inline size_t gem_page_k_at(int head_dim, int32_t slot, int d)
+{
+    return (size_t)(slot / 16) * (size_t)head_dim * 16 + (size_t)d * 16 + (size_t)(slot % 16);
+}
+
 /* Index of dim d of the value at a slot: behind the keys. */
 static inline size_t gem_page_v_at(int head_dim, int32_t slot, int d)
 {
