@@ -21,6 +21,8 @@ static const struct {
     {&analyze_stats_command, analyze_stats_main},
     {&analyze_compare_command, analyze_compare_main},
     {&analyze_simulate_command, analyze_simulate_main},
+    {&analyze_seal_command, analyze_seal_main},
+    {&analyze_audit_command, analyze_audit_main},
 };
 
 enum { MAX_COMMANDS = 48 };
@@ -59,7 +61,7 @@ int analyze_write(const cli_command *c, const gem_json *root, const char *path)
     if (b.failed) {
         fprintf(stderr, "%s: no memory for the report\n", c->program);
         code = CLI_FAULT;
-    } else if (path) {
+    } else if (path && strcmp(path, "-") != 0) {
         if (gem_file_write_atomic(path, b.data, b.len, &err) != GEM_OK) {
             fprintf(stderr, "%s: %s\n", c->program, err.text);
             code = CLI_FAULT;
@@ -90,6 +92,7 @@ int analysis_main(const analysis *a, int argc, char **argv)
                         : gem_fail(&err, GEM_E_NOMEM, "no memory for the report");
     for (size_t i = 0; st == GEM_OK && i < n; i++)
         st = ev_doc_load(&in[i], args[i], &err);
+    if (st == GEM_OK) ev_judge_options(&j, argv + 1, (size_t)(args - argv) - 1);
     if (st == GEM_OK) st = a->judge(&j, in, &err);
     if (st == GEM_OK) {
         ev_judge_finish(&j, a->yes);

@@ -137,14 +137,14 @@ static bool rates(ev_judge *j, const ev_doc *d, const char *name, ev_series *out
     ev_series told = {0};
     const gem_json *row = row_of(d, name);
     memset(out, 0, sizeof(*out));
-    if (!ev_check(j, row != NULL, "rows", "exactly one row of each KPI", "%s: %s: %s", d->path,
+    if (!ev_check(j, row != NULL, "rows", "exactly one row of each KPI", "%s: %s: %s", d->name,
                   name, row ? "one" : "none or several"))
         return false;
     double n_tokens = ev_number(row, "n_tokens"),
            repetitions = ev_number(d->root, "parameters.repetitions");
     bool ok = ev_series_read(out, ev_at(row, "samples_ns")) && n_tokens > 0;
     ok = ev_check(j, ok && (double)out->n == repetitions, "samples",
-                  "as many samples above zero as repetitions", "%s: %s: %zu for %g", d->path, name,
+                  "as many samples above zero as repetitions", "%s: %s: %zu for %g", d->name, name,
                   out->n, repetitions);
     if (!ok) return false;
     for (size_t i = 0; i < out->n; i++)
@@ -158,7 +158,7 @@ static bool rates(ev_judge *j, const ev_doc *d, const char *name, ev_series *out
     ok = ok && (out->n < 2 || fabs(ev_number(row, "rate_per_s.cv") - f.cv) <= 1e-9);
     ev_series_free(&told);
     ev_check(j, ok, "aggregates", "what the record says of its samples, recomputed", "%s: %s: %s",
-             d->path, name, ok ? "agrees" : "does not follow from the raw samples");
+             d->name, name, ok ? "agrees" : "does not follow from the raw samples");
     return true;
 }
 
@@ -170,7 +170,7 @@ static bool read_control(ev_judge *j, const ev_doc *d, ev_series *s)
     for (size_t i = 0; i < s->n; i++)
         s->x[i] = 1e9 / s->x[i];
     return ev_check(j, ok && s->n > 1, "thermal-state", "a read roof measured in the same run",
-                    "%s: %zu samples", d->path, s->n);
+                    "%s: %zu samples", d->name, s->n);
 }
 
 /* ---- the verdict ---- */

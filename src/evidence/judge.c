@@ -15,6 +15,7 @@ gem_status ev_doc_load(ev_doc *d, const char *path, gem_error *err)
     memset(d, 0, sizeof(*d));
     d->path = strdup(path);
     if (!d->path) return gem_fail(err, GEM_E_NOMEM, "%s: no memory for its name", path);
+    d->name = strrchr(d->path, '/') ? strrchr(d->path, '/') + 1 : d->path;
     gem_status st = gem_file_read(path, EV_MAX_DOCUMENT, &data, &d->size, err);
     if (st != GEM_OK) return st;
     gem_sha256 *h = gem_sha256_new();
@@ -137,7 +138,7 @@ void ev_judge_input(ev_judge *j, const char *role, const ev_doc *d)
 {
     gem_json *o = gem_json_put(j->json, j->inputs, NULL, GEM_JSON_OBJECT);
     gem_json_put_string(j->json, o, "role", role);
-    gem_json_put_string(j->json, o, "file", d->path);
+    gem_json_put_string(j->json, o, "file", d->name);
     gem_json_put_string(j->json, o, "sha256", d->sha256);
 }
 
@@ -164,7 +165,7 @@ bool ev_check(ev_judge *j, bool holds, const char *rule, const char *required, c
 bool ev_check_schema(ev_judge *j, const ev_doc *d, const char *schema)
 {
     const char *have = ev_text(d->root, "schema");
-    return ev_check(j, strcmp(have, schema) == 0, "schema", schema, "%s: %s", d->path,
+    return ev_check(j, strcmp(have, schema) == 0, "schema", schema, "%s: %s", d->name,
                     *have ? have : "no schema");
 }
 
@@ -191,14 +192,14 @@ double ev_need_number(ev_judge *j, const ev_doc *d, const char *path)
 {
     double v = ev_number(d->root, path);
     if (isnan(v))
-        ev_check(j, false, "field", "a number", "%s: %s is absent or no number", d->path, path);
+        ev_check(j, false, "field", "a number", "%s: %s is absent or no number", d->name, path);
     return v;
 }
 
 const char *ev_need_text(ev_judge *j, const ev_doc *d, const char *path)
 {
     const char *s = ev_text(d->root, path);
-    if (!*s) ev_check(j, false, "field", "a text", "%s: %s is absent or empty", d->path, path);
+    if (!*s) ev_check(j, false, "field", "a text", "%s: %s is absent or empty", d->name, path);
     return s;
 }
 
@@ -207,7 +208,7 @@ bool ev_need_series(ev_judge *j, const ev_doc *d, const char *path, size_t least
     char required[64];
     snprintf(required, sizeof(required), "at least %zu finite samples above zero", least);
     bool ok = ev_series_read(s, ev_at(d->root, path));
-    return ev_check(j, ok && s->n >= least, "samples", required, "%s: %s: %zu", d->path, path,
+    return ev_check(j, ok && s->n >= least, "samples", required, "%s: %s: %zu", d->name, path,
                     s->n);
 }
 
@@ -215,7 +216,7 @@ bool ev_check_equals(ev_judge *j, const ev_doc *d, const char *rule, const char 
 {
     char required[32], seen[160];
     gem_json_number(required, want);
-    return ev_check(j, ev_number(d->root, path) == want, rule, required, "%s: %s is %s", d->path,
+    return ev_check(j, ev_number(d->root, path) == want, rule, required, "%s: %s is %s", d->name,
                     path, shown(seen, ev_at(d->root, path)));
 }
 
@@ -224,7 +225,7 @@ bool ev_check_text(ev_judge *j, const ev_doc *d, const char *rule, const char *p
 {
     char seen[160];
     return ev_check(j, strcmp(ev_text(d->root, path), want) == 0, rule, want, "%s: %s is %s",
-                    d->path, path, shown(seen, ev_at(d->root, path)));
+                    d->name, path, shown(seen, ev_at(d->root, path)));
 }
 
 bool ev_holds(const ev_judge *j)
@@ -244,6 +245,13 @@ void ev_judge_finish(ev_judge *j, const char *yes)
             known = known || gem_json_is(m, ev_text(c, "rule"));
         if (!known) gem_json_put_string(j->json, list, NULL, ev_text(c, "rule"));
     }
+}
+
+void ev_judge_options(ev_judge *j, char *const *options, size_t n)
+{
+    gem_json *list = gem_json_put(j->json, j->root, "options", GEM_JSON_ARRAY);
+    for (size_t i = 0; i < n; i++)
+        gem_json_put_string(j->json, list, NULL, options[i]);
 }
 
 void ev_put_samples(ev_judge *j, gem_json *parent, const char *name, const double *x, size_t n)

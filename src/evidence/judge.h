@@ -12,8 +12,9 @@ enum { EV_MAX_DOCUMENT = 64 << 20 };
 
 /* ---- one input ---- */
 typedef struct ev_doc {
-    char *path;      /* owned; as given */
-    char sha256[65]; /* of the bytes on disk */
+    char *path;       /* owned; as given */
+    const char *name; /* its last part: what reports say, so that a moved folder reads the same */
+    char sha256[65];  /* of the bytes on disk */
     size_t size;
     gem_json_doc *json;   /* owned */
     const gem_json *root; /* borrowed from json */
@@ -75,6 +76,9 @@ bool ev_check_text(ev_judge *j, const ev_doc *d, const char *rule, const char *p
 bool ev_holds(const ev_judge *j);
 /* Write the verdict word (`yes` when it holds, else "refuse") and "failed_rules". */
 void ev_judge_finish(ev_judge *j, const char *yes);
+
+/* The options a report was made with, so that it can be made again. */
+void ev_judge_options(ev_judge *j, char *const *options, size_t n);
 
 /* {"n","mean","median","min","max","sd","cv_percent","half_run_drift_percent","ramp",
  * "discontinuity","samples"} as member `name` of `parent`. */

@@ -54,11 +54,11 @@ static void check_record(ev_judge *j, const ev_doc *d)
     char required[64];
     snprintf(required, sizeof(required), "at least %.0f bytes of weights",
              in * out / 32 * 18 * slots);
-    ev_check(j, bytes >= in * out / 32 * 18 * slots, "working-set", required, "%s: %.0f", d->path,
+    ev_check(j, bytes >= in * out / 32 * 18 * slots, "working-set", required, "%s: %.0f", d->name,
              bytes);
     double effective = ev_number(d->root, "effective_warmup");
     ev_check(j, effective >= asked, "warmup", "the effective warm-up, at least what was asked for",
-             "%s: %g of %g", d->path, effective, asked);
+             "%s: %g of %g", d->name, effective, asked);
 }
 
 void ev_judge_kernel_benchmarks(ev_judge *j, const ev_doc *baseline, const ev_doc *candidate)

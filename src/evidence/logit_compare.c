@@ -81,12 +81,12 @@ static gem_status map_rows(vectors *v, ev_judge *j, const ev_doc *d, gem_error *
     double rows = ev_need_number(j, d, "shape.0"), vocab = ev_need_number(j, d, "shape.1");
     memset(v, 0, sizeof(*v));
     if (!ev_check(j, n > 5 && strcmp(d->path + n - 5, ".json") == 0, "raw-file",
-                  "a description called FILE.json beside the rows in FILE", "%s", d->path))
+                  "a description called FILE.json beside the rows in FILE", "%s", d->name))
         return GEM_OK;
     if (!ev_check(j,
                   rows >= 1 && rows < 1e6 && vocab >= 1 && vocab < 1e8 && rows == floor(rows) &&
                       vocab == floor(vocab),
-                  "shape", "[rows, values a row]", "%s: %g x %g", d->path, rows, vocab))
+                  "shape", "[rows, values a row]", "%s: %g x %g", d->name, rows, vocab))
         return GEM_OK;
     char *raw = strndup(d->path, n - 5);
     if (!raw) return gem_fail(err, GEM_E_NOMEM, "%s: no memory for a name", d->path);
@@ -97,7 +97,7 @@ static gem_status map_rows(vectors *v, ev_judge *j, const ev_doc *d, gem_error *
     if (!gem_mul_ok((size_t)rows, (size_t)vocab, &values) || !gem_mul_ok(values, 4, &bytes))
         return gem_fail(err, GEM_E_FORMAT, "%s: a shape beyond memory", d->path);
     if (ev_check(j, v->map.size == bytes, "raw-file", "as many F32 values as the shape says",
-                 "%s: %zu bytes for %.0f x %.0f", d->path, v->map.size, rows, vocab)) {
+                 "%s: %zu bytes for %.0f x %.0f", d->name, v->map.size, rows, vocab)) {
         v->x = (const float *)(const void *)v->map.data;
         v->n_rows = (size_t)rows;
         v->n_vocab = (size_t)vocab;

@@ -23,7 +23,7 @@ static void check_prefix(ev_judge *j, const ev_doc *d, bool evaluated_only)
     ev_check(j, evaluated || (seeded && !evaluated_only), "prefix",
              evaluated_only ? "evaluated, built once"
                             : "evaluated, built once, or seeded-kv, never built",
-             "%s: %s, %g builds", d->path, *mode ? mode : "absent", builds);
+             "%s: %s, %g builds", d->name, *mode ? mode : "absent", builds);
     gem_json_put_string(j->json, j->root, "prefix_mode", mode);
 }
 

@@ -22,8 +22,8 @@ static void check_closeness(ev_judge *j, const ev_doc *d)
 {
     double corr = ev_number(d->root, "correlation"), nmse = ev_number(d->root, "nmse");
     ev_check(j, corr >= LEAST_CORRELATION && corr <= 1.0000001, "correlation", "at least 0.9999",
-             "%s: %.9f", d->path, corr);
-    ev_check(j, nmse >= 0 && nmse <= MOST_NMSE, "nmse", "at most 1e-4", "%s: %.3e", d->path, nmse);
+             "%s: %.9f", d->name, corr);
+    ev_check(j, nmse >= 0 && nmse <= MOST_NMSE, "nmse", "at most 1e-4", "%s: %.3e", d->name, nmse);
 }
 
 /* ---- CPU algebra ---- */
@@ -46,7 +46,7 @@ void ev_judge_online_merge(ev_judge *j, const ev_doc in[5])
             same = same && m->type == GEM_JSON_STRING && ev_is_digest(m->text) &&
                    gem_json_equal(m, hashes->first);
         ev_check(j, same, "deterministic", "two or more runs of one SHA-256", "%s: %zu hashes%s",
-                 d->path, hashes ? hashes->n : 0, same ? "" : ", not all the same");
+                 d->name, hashes ? hashes->n : 0, same ? "" : ", not all the same");
         check_closeness(j, d);
         gem_json_put_number(j->json, list, NULL, lengths[i]);
     }
@@ -109,7 +109,7 @@ static void check_gate(ev_judge *j, const ev_doc *d, const char *rule, const cha
     bool right = strcmp(ev_text(d->root, "schema"), schema) == 0;
     bool passed = strcmp(ev_text(d->root, "verdict"), "admitted") == 0 &&
                   ev_at(d->root, "failed_rules") && ev_at(d->root, "failed_rules")->n == 0;
-    ev_check(j, right && passed, rule, "the report of that gate, admitted", "%s: %s, %s", d->path,
+    ev_check(j, right && passed, rule, "the report of that gate, admitted", "%s: %s, %s", d->name,
              ev_text(d->root, "schema"), ev_text(d->root, "verdict"));
 }
 
@@ -118,7 +118,7 @@ static void check_route(ev_judge *j, const ev_doc *d, double tokens)
     ev_check_equals(j, d, "positions", "tokens", tokens);
     ev_check_equals(j, d, "selector", "baseline_selector", 19);
     ev_check_text(j, d, "selector", "candidate_route", "fused-split-kv");
-    ev_check(j, ev_is_true(d->root, "finite"), "finite", "every value finite", "%s", d->path);
+    ev_check(j, ev_is_true(d->root, "finite"), "finite", "every value finite", "%s", d->name);
     check_closeness(j, d);
 }
 
@@ -135,16 +135,16 @@ static void check_model(ev_judge *j, const ev_doc *d)
     ev_check(j,
              strcmp(ev_text(d->root, "prefix_mode"), "evaluated") == 0 &&
                  ev_number(d->root, "prefix_builds") == 1,
-             "prefix", "an evaluated prompt, built once", "%s: %s", d->path,
+             "prefix", "an evaluated prompt, built once", "%s: %s", d->name,
              ev_text(d->root, "prefix_mode"));
     double a = ev_number(d->root, "baseline.argmax"), b = ev_number(d->root, "candidate.argmax");
-    ev_check(j, a == b, "argmax", "the same", "%s: %g and %g", d->path, a, b);
+    ev_check(j, a == b, "argmax", "the same", "%s: %g and %g", d->name, a, b);
     ev_check(j, same_ids(ev_at(d->root, "baseline.top10"), ev_at(d->root, "candidate.top10"), 10),
-             "top-10", "the same ten ids in the same order", "%s", d->path);
+             "top-10", "the same ten ids in the same order", "%s", d->name);
     ev_check(j,
              same_ids(ev_at(d->root, "baseline.continuation"),
                       ev_at(d->root, "candidate.continuation"), 8),
-             "continuation", "at least eight greedy tokens, the same", "%s", d->path);
+             "continuation", "at least eight greedy tokens, the same", "%s", d->name);
 }
 
 void ev_judge_split_kv_correctness(ev_judge *j, const ev_doc in[10])

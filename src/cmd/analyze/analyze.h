@@ -23,8 +23,11 @@ int analyze_stats_main(int argc, char **argv);
 int analyze_compare_main(int argc, char **argv);
 extern const cli_command analyze_simulate_command;
 int analyze_simulate_main(int argc, char **argv);
+extern const cli_command analyze_seal_command, analyze_audit_command;
+int analyze_seal_main(int argc, char **argv);
+int analyze_audit_main(int argc, char **argv);
 
-/* Write a document to a file (atomically) or, for NULL, to stdout. Returns an exit code. */
+/* Write a document to a file (atomically) or, for NULL and "-", to stdout. Returns an exit code. */
 int analyze_write(const cli_command *c, const gem_json *root, const char *path);
 
 #endif

@@ -161,6 +161,7 @@ static int run(const cli_command *c, const char *schema, size_t n_in, int argc, 
     for (size_t i = 0; st == GEM_OK && i < n_in; i++)
         st = ev_doc_load(&in[i], args[i], &err);
     if (st == GEM_OK) {
+        ev_judge_options(&j, argv + 1, (size_t)(args - argv) - 1);
         walk w = {.j = &j, .other = &in[1]};
         for (size_t i = 0; i < n_in; i++)
             ev_judge_input(&j, n_in == 1 ? "samples" : i ? "b" : "a", &in[i]);
