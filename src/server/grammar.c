@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MAX_DEPTH = 40, MAX_STACKS = 256, MAX_SPACES = 40, MAX_FORKS = 64, WORDS = 4 };
+enum { MAX_DEPTH = 40, MAX_STACKS = 256, INDENT = 4, MAX_FORKS = 64, WORDS = 4 };
 
 enum { /* frame.st of arrays and objects; strings: BEFORE, INSIDE, then escapes */
        BEFORE,
@@ -24,10 +24,10 @@ typedef struct frame {
     const gem_node *n, *child;
     uint8_t st, more; /* more: continuation bytes that a character still needs */
     uint8_t spaces;
-    bool newline, escape; /* white space of this gap; key: after a backslash */
-    uint16_t unit;        /* \u escape so far */
-    uint32_t count, pos;  /* items or characters; place in a literal or key */
-    int32_t last;         /* ordered objects: the last member taken */
+    bool newline, escape;              /* white space of this gap; key: after a backslash */
+    uint16_t unit;                     /* \u escape so far */
+    uint32_t count, pos;               /* items or characters; place in a literal or key */
+    int32_t last;                      /* ordered objects: the last member taken */
     uint64_t seen[WORDS], open[WORDS]; /* members taken; whose key agrees so far */
     double value, scale;               /* number so far; 10^-decimals */
     bool negative;
@@ -97,13 +97,14 @@ static frame *top(stack *s)
     return &s->f[s->depth - 1];
 }
 
-static bool blank(frame *f, unsigned char c, bool line)
+/* One space, or a new line and its indentation. */
+static bool blank(const stack *s, frame *f, unsigned char c, bool line)
 {
     if (c == '\n' && line && !f->newline && !f->spaces) {
         f->newline = true;
         return true;
     }
-    if (c != ' ' || f->spaces >= (line ? MAX_SPACES : 1)) return false;
+    if (c != ' ' || f->spaces >= (f->newline ? INDENT * s->depth : 1)) return false;
     f->spaces++;
     return true;
 }
@@ -367,7 +368,7 @@ static void object_byte(gem_grammar *g, set *out, stack *s, unsigned char c, int
         } else if (c == '"' && f->st != AFTER_VALUE && any_member(f)) {
             begin_key(f);
             put(g, out, s);
-        } else if (blank(f, c, true)) {
+        } else if (blank(s, f, c, true)) {
             put(g, out, s);
         }
         return;
@@ -379,7 +380,7 @@ static void object_byte(gem_grammar *g, set *out, stack *s, unsigned char c, int
         if (c == ':') put(g, out, s);
         return;
     default:
-        if (blank(f, c, false)) {
+        if (blank(s, f, c, false)) {
             put(g, out, s);
             return;
         }
@@ -404,7 +405,7 @@ static void array_byte(gem_grammar *g, set *out, stack *s, unsigned char c, int 
         put(g, out, s);
         return;
     }
-    if (blank(f, c, true)) {
+    if (blank(s, f, c, true)) {
         put(g, out, s);
         return;
     }
@@ -555,4 +556,11 @@ bool gem_grammar_done(const gem_grammar *g)
         if (s->depth == 1 && s->f[0].n->kind == GEM_NODE_NUMBER && complete(&s->f[0])) return true;
     }
     return false;
+}
+
+bool gem_grammar_ended(const gem_grammar *g)
+{
+    for (size_t i = 0; i < g->now.n; i++)
+        if (g->now.s[i]->depth) return false;
+    return g->now.n > 0;
 }

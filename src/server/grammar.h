@@ -37,5 +37,7 @@ bool gem_grammar_allows(gem_grammar *g, const char *bytes, size_t len);
 bool gem_grammar_push(gem_grammar *g, const char *bytes, size_t len);
 /* The value is complete; may it also go on (a number)? Then both end and more are possible. */
 bool gem_grammar_done(const gem_grammar *g);
+/* The value is complete and nothing can follow. */
+bool gem_grammar_ended(const gem_grammar *g);
 
 #endif

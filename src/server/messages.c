@@ -1,6 +1,8 @@
 /* messages.c - messages of chat requests. */
 #include "server/messages.h"
 
+#include "server/hold.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -441,7 +443,9 @@ bool gem_dialogue_read(gem_server *s, const json_t *body, gem_dialogue **out, ge
     for (size_t i = 0; ok && i < json_array_size(list); i++)
         ok = copy_message(json_array_get(list, i), i, copy, f);
     ok = ok && check_end(copy, body, &o, f) && read_tools(body, &tools, d, f) &&
-         read_thinking(body, &o, f) && render(s, copy, tools, &o, d, f);
+         read_thinking(body, &o, f) && gem_hold_rules_read(s, body, d, f);
+    if (ok && (d->rules->format || d->rules->must_call)) o.thinking = GEM_THINKING_OFF;
+    ok = ok && render(s, copy, tools, &o, d, f);
     json_decref(copy);
     if (!ok) {
         gem_dialogue_free(d);
@@ -456,6 +460,7 @@ void gem_dialogue_free(gem_dialogue *d)
     if (!d) return;
     gem_prompt_free(d->prompt);
     gem_conversation_free(d->conversation);
+    gem_hold_rules_free(d->rules);
     free(d->tool_name);
     free(d);
 }

@@ -18,10 +18,12 @@ typedef struct gem_dialogue {
     gem_tool_mode tools;            /* NONE too when none are declared */
     char *tool_name;                /* owned: the one that must be called; NULL: any */
     bool parallel;                  /* more than one call an answer */
+    struct gem_hold_rules *rules;   /* owned: what answers are held to */
 } gem_dialogue;
 
 /* From a body with messages, tools, tool_choice, parallel_tool_calls, reasoning_effort,
- * chat_template_kwargs, continue_final_message, add_generation_prompt. *out is NULL after a fault.
+ * chat_template_kwargs, response_format, continue_final_message, add_generation_prompt. *out is
+ * NULL after a fault.
  */
 bool gem_dialogue_read(gem_server *s, const json_t *body, gem_dialogue **out, gem_fault *f);
 void gem_dialogue_free(gem_dialogue *d);

@@ -95,10 +95,22 @@ static const gem_node *compile_at(compiler *c, const char *name, const json_t *v
 
 static bool check_unenforced(compiler *c, const json_t *v)
 {
-    static const char *const names[] = {
-        "pattern", "not", "if", "then", "else", "patternProperties", "propertyNames",
-        "dependentRequired", "dependentSchemas", "contains", "uniqueItems", "multipleOf",
-        "minProperties", "maxProperties", "unevaluatedProperties", "unevaluatedItems"};
+    static const char *const names[] = {"pattern",
+                                        "not",
+                                        "if",
+                                        "then",
+                                        "else",
+                                        "patternProperties",
+                                        "propertyNames",
+                                        "dependentRequired",
+                                        "dependentSchemas",
+                                        "contains",
+                                        "uniqueItems",
+                                        "multipleOf",
+                                        "minProperties",
+                                        "maxProperties",
+                                        "unevaluatedProperties",
+                                        "unevaluatedItems"};
     for (size_t i = 0; c->strict && i < ARRAY_LEN(names); i++)
         if (json_object_get(v, names[i])) return refuse(c, names[i], "is not enforced") != NULL;
     return true;
@@ -210,8 +222,7 @@ static bool add_properties(compiler *c, gem_node *n, const json_t *v, int depth)
     json_t *props = gem_field(v, "properties");
     const char *key;
     json_t *value;
-    if (props && !json_is_object(props))
-        return refuse(c, "properties", "is no object") != NULL;
+    if (props && !json_is_object(props)) return refuse(c, "properties", "is no object") != NULL;
     if (json_object_size(props) > GEM_MAX_PROPERTIES)
         return refuse(c, "properties", "has more than 256 members") != NULL;
     json_object_foreach(props, key, value)
@@ -232,8 +243,7 @@ static bool add_undescribed(compiler *c, gem_node *n, const json_t *v)
         const char *name = json_string_value(json_array_get(list, i));
         if (!name) return refuse(c, "required", "holds what is no name") != NULL;
         if (json_object_get(gem_field(v, "properties"), name)) continue;
-        if (n->n_properties >= GEM_MAX_PROPERTIES ||
-            !add_property(n, name, c->s->any, true))
+        if (n->n_properties >= GEM_MAX_PROPERTIES || !add_property(n, name, c->s->any, true))
             return refuse(c, "required", "has too many members") != NULL;
     }
     return true;
@@ -244,8 +254,8 @@ static const gem_node *object(compiler *c, const json_t *v, int depth)
     gem_node *n = new_node(c, GEM_NODE_OBJECT);
     const json_t *more = gem_field(v, "additionalProperties");
     if (!n) return NULL;
-    size_t most = json_object_size(gem_field(v, "properties")) +
-                  json_array_size(gem_field(v, "required"));
+    size_t most =
+        json_object_size(gem_field(v, "properties")) + json_array_size(gem_field(v, "required"));
     n->property = calloc(most + 1, sizeof(*n->property));
     if (!n->property || !add_properties(c, n, v, depth) || !add_undescribed(c, n, v)) return NULL;
     n->ordered = c->strict;
@@ -439,7 +449,8 @@ gem_schema *gem_schema_new(gem_schema_kind kind, const json_t *schema, const cha
                            bool strict, const char *param, gem_fault *f)
 {
     gem_schema *s = calloc(1, sizeof(*s));
-    compiler c = {.s = s, .root = schema, .strict = strict, .param = param, .f = f, .kept = json_array()};
+    compiler c = {
+        .s = s, .root = schema, .strict = strict, .param = param, .f = f, .kept = json_array()};
     if (s && basics(&c))
         s->root = kind == GEM_SCHEMA_OBJECT  ? s->any_object
                   : kind == GEM_SCHEMA_CALLS ? calls(&c, schema, only)
@@ -450,8 +461,7 @@ gem_schema *gem_schema_new(gem_schema_kind kind, const json_t *schema, const cha
             n->source = NULL;
         return s;
     }
-    if (!f->http)
-        gem_fault_set(f, 500, "server_error", "internal_error", NULL, "out of memory");
+    if (!f->http) gem_fault_set(f, 500, "server_error", "internal_error", NULL, "out of memory");
     if (kind == GEM_SCHEMA_CALLS && f->http == 400) f->code = "invalid_function_parameters";
     gem_schema_free(s);
     return NULL;

@@ -31,7 +31,7 @@ struct gem_node {
     gem_node_kind kind;
     char *text; /* LITERAL: owned */
     bool integer;
-    double min, max; /* NUMBER: bounds, infinite when open */
+    double min, max;         /* NUMBER: bounds, infinite when open */
     bool min_open, max_open; /* exclusive */
     uint32_t min_n, max_n;   /* STRING: characters, ARRAY: items; max UINT32_MAX when open */
     const gem_node **item;   /* ARRAY: prefix items; ANYOF: alternatives; owned array */
@@ -39,8 +39,8 @@ struct gem_node {
     const gem_node *rest; /* ARRAY: further items; OBJECT: additional members; NULL: none allowed */
     gem_property *property; /* owned, [n_properties] */
     size_t n_properties;
-    bool ordered; /* OBJECT: members come in the order of the schema */
-    gem_node *next_node; /* all nodes of a schema, to free them */
+    bool ordered;         /* OBJECT: members come in the order of the schema */
+    gem_node *next_node;  /* all nodes of a schema, to free them */
     const json_t *source; /* borrowed while compiling */
 };
 

@@ -30,6 +30,14 @@ static void report_prefix(gem_sequence *q, const gem_prefix_hit *hit)
 
 static void on_event(void *user, const gem_chat_event *e);
 
+static bool open_hold(gem_sequence *q)
+{
+    const gem_dialogue *d = q->job->dialogue;
+    if (!d || !d->rules || (!d->rules->format && !d->rules->calls)) return true;
+    q->hold = gem_hold_new(d->rules, q->job->server->model, q->job->server->info.n_vocab);
+    return q->hold != NULL;
+}
+
 /* Who reads the answer: the conversation's parser, or nobody. */
 static gem_status open_reader(gem_sequence *q, gem_error *err)
 {
@@ -57,6 +65,7 @@ static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
     if (gem_sampler_new(&q->sampler, s->info.n_vocab, &so, &err) != GEM_OK ||
         open_reader(q, &err) != GEM_OK || gem_session_new(&q->session, s->model, &err) != GEM_OK)
         return gem_fault_set(f, 500, "server_error", "internal_error", NULL, "%s", err.text);
+    if (!open_hold(q)) return no_memory(f);
     if (so.repetition_penalty != 1.0f)
         for (size_t i = 0; i < p->n; i++)
             gem_sampler_accept(q->sampler, p->tokens[i]);
@@ -91,6 +100,7 @@ void gem_sequence_free(gem_sequence *q)
     gem_sampler_free(q->sampler);
     gem_chat_parser_free(q->parser);
     gem_detokenizer_free(q->text);
+    gem_hold_free(q->hold);
     gem_stop_match_deinit(&q->stop);
     gem_bytes_free(&q->piece);
     free(q->tokens);
@@ -292,7 +302,9 @@ gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault 
     int32_t token;
     gem_error err;
     if (a->limit == 0) return GEM_FINISH_LENGTH;
-    if (gem_sampler_draw(q->sampler, logits, &token, &err) != GEM_OK) {
+    gem_status st = q->hold ? gem_hold_draw(q->hold, q->sampler, logits, &token, &err)
+                            : gem_sampler_draw(q->sampler, logits, &token, &err);
+    if (st != GEM_OK) {
         gem_fault_set(f, 500, "server_error", "internal_error", NULL, "%s", err.text);
         return GEM_FINISH_FAILED;
     }
@@ -306,7 +318,10 @@ gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault 
         q->tokens[q->n_tokens++] = token;
     }
     if (!read_token(q, token, end, f)) return GEM_FINISH_FAILED;
-    if (end || q->stopped || q->one_call || (q->parser && gem_chat_parser_ended(q->parser)))
+    if (q->hold)
+        gem_hold_take(q->hold, token, q->parser ? gem_chat_parser_pending_tool(q->parser) : NULL);
+    if (end || q->stopped || q->one_call || (q->hold && gem_hold_ended(q->hold)) ||
+        (q->parser && gem_chat_parser_ended(q->parser)))
         return GEM_FINISH_STOP;
     return a->n_generated >= (size_t)a->limit ? GEM_FINISH_LENGTH : GEM_FINISH_NONE;
 }

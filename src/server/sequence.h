@@ -4,6 +4,7 @@
 #ifndef GEM_SEQUENCE_H
 #define GEM_SEQUENCE_H
 
+#include "server/hold.h"
 #include "server/prefix_cache.h"
 #include "server/serve.h"
 
@@ -14,6 +15,7 @@ typedef struct gem_sequence {
     gem_sampler *sampler;    /* owned */
     gem_chat_parser *parser; /* owned; NULL: the answer is plain text, of... */
     gem_detokenizer *text;   /* owned; ...this */
+    gem_hold *hold;          /* owned; NULL: tokens are drawn freely */
     gem_stop_match stop;
     gem_bytes piece; /* text released by one token */
     int32_t *tokens; /* owned, [n_prompt + limit] */
