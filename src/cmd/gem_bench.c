@@ -2,15 +2,18 @@
  * model, beside the machine's memory read roof. One JSON document on stdout with every sample. */
 #include "base/base.h"
 #include "bench/bench.h"
+#include "bench/draft.h"
 #include "bench/end_to_end.h"
 #include "bench/subject.h"
 #include "cmd/cli/cli.h"
+#include "cmd/cli/draft.h"
 
 #include <stdlib.h>
 
 static struct {
     cli_model_flags model;
-    const char *path;
+    const char *path, *prompt_file;
+    cli_draft draft;
     int32_t prompt_tokens, generation_tokens, repetitions, warmups, depth, roof_mib;
     int span;
     bool span_seen, sha256, attention_ab, no_roof, end_to_end;
@@ -43,6 +46,9 @@ static const cli_option options[] = {
      "memory that the read roof streams through; default 512", NULL},
     {"end-to-end", 'e', CLI_FLAG, NULL, &opt.end_to_end, 0, 0,
      "one run is prompt and generation together: what experiment receipts need", NULL},
+    CLI_DRAFT_OPTIONS(&opt.draft),
+    {"prompt-file", 0, CLI_TEXT, "FILE", &opt.prompt_file, 0, 0,
+     "with --draft: the prompt is this text; default: pseudo-random tokens", NULL},
     {"no-roof", 0, CLI_FLAG, NULL, &opt.no_roof, 0, 0, "do not measure the read roof", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
@@ -158,7 +164,8 @@ typedef struct trial {
     int arm_subject[5]; /* -1: the read roof */
     bench_plan plan;
     bool same_logits;
-    bench_e2e e2e; /* with --end-to-end */
+    bench_e2e e2e;     /* with --end-to-end */
+    bench_draft draft; /* with --draft */
 } trial;
 
 static void add_arm(trial *t, int subject, bench_arm arm)
@@ -208,9 +215,44 @@ static gem_status add_end_to_end(trial *t, gem_error *err)
     return GEM_OK;
 }
 
+/* Generation by decoding and by rounds of guesses, behind a text. */
+static gem_status add_draft(trial *t, const gem_model_options *mo, gem_error *err)
+{
+    bench_subject *s = &t->subject[0];
+    int32_t *ids = NULL, n = opt.prompt_tokens;
+    char *text = NULL;
+    size_t len, n_ids;
+    gem_status st = cli_draft_open(&opt.draft, s->model, mo, err);
+    if (st == GEM_OK && opt.prompt_file) {
+        st = cli_read(opt.prompt_file, &text, &len, err);
+        if (st == GEM_OK) st = gem_tokenize(s->model, text, len, GEM_TOK_BOS, &ids, &n_ids, err);
+        if (st == GEM_OK && (n_ids == 0 || n_ids > (size_t)n))
+            st = gem_fail(err, GEM_E_ARG, "%s: %zu tokens, expected 1 to %d (--prompt-tokens)",
+                          opt.prompt_file, n_ids, n);
+        if (st == GEM_OK) n = (int32_t)n_ids;
+    }
+    if (st == GEM_OK)
+        st = bench_draft_open(&t->draft, s->model, opt.draft.drafter, opt.draft.max,
+                              ids ? ids : s->prompt, n, opt.generation_tokens, err);
+    free(text);
+    free(ids);
+    if (st != GEM_OK) return st;
+    bench_arm arm = {.name = "tg-plain",
+                     .prepare = bench_draft_rewind,
+                     .run = bench_draft_plain,
+                     .user = &t->draft,
+                     .work = opt.generation_tokens};
+    add_arm(t, 0, arm);
+    arm.name = "tg-draft";
+    arm.run = bench_draft_rounds;
+    arm.finish = bench_draft_finish;
+    add_arm(t, 0, arm);
+    return GEM_OK;
+}
+
 static int32_t needed_context(void)
 {
-    if (opt.end_to_end) return opt.prompt_tokens + opt.generation_tokens;
+    if (opt.end_to_end || opt.draft.arg) return opt.prompt_tokens + opt.generation_tokens;
     return opt.depth + GEM_MAX(opt.prompt_tokens, opt.generation_tokens);
 }
 
@@ -222,7 +264,7 @@ static gem_status open_trial(trial *t, const char *path, gem_error *err)
     gem_status st = GEM_OK;
     cli_model_options(&mo, &opt.model);
     if (!mo.n_ctx) mo.n_ctx = needed_context();
-    mo.n_sessions = 1 + (opt.depth > 0 || opt.end_to_end);
+    mo.n_sessions = 1 + (opt.depth > 0 || opt.end_to_end || opt.draft.arg);
     t->n_subjects = opt.attention_ab ? 2 : 1;
     for (size_t i = 0; st == GEM_OK && i < t->n_subjects; i++) {
         bool oracle = opt.attention_ab && i == 0;
@@ -239,6 +281,7 @@ static gem_status open_trial(trial *t, const char *path, gem_error *err)
         t->route[i] = oracle ? "ref" : info.isa;
     }
     if (opt.end_to_end) return add_end_to_end(t, err);
+    if (opt.draft.arg) return add_draft(t, &mo, err);
     add_subject_arms(t, true);
     if (!opt.no_roof) {
         t->roof.passes = 8;
@@ -259,6 +302,8 @@ static void close_trial(trial *t)
     bench_plan_deinit(&t->plan);
     bench_roof_close(t->roof.roof);
     bench_e2e_deinit(&t->e2e);
+    bench_draft_close(&t->draft);
+    cli_draft_close(&opt.draft);
     for (size_t i = 0; i < t->n_subjects; i++)
         bench_subject_close(&t->subject[i]);
 }
@@ -304,6 +349,8 @@ static json_t *row_json(const trial *t, size_t a)
     json_object_set_new(row, "arm", json_string(t->arm_name[i]));
     json_object_set_new(row, "attention_route", json_string(t->route[i]));
     json_object_set_new(row, "n_tokens", json_integer((json_int_t)t->arm[a].work));
+    if (!strcmp(t->arm[a].name, "tg-draft"))
+        json_object_set_new(row, "draft", bench_draft_json(&t->draft));
     if (!strcmp(t->arm[a].name, "pp"))
         json_object_set_new(row, "ttft", bench_subject_ttft_json(&t->subject[i]));
     return row;
@@ -336,6 +383,8 @@ static json_t *record(const char *path, const trial *t, json_t *host, json_t *di
     if (doc && opt.end_to_end)
         json_object_set_new(doc, "receipt",
                             bench_e2e_json(&t->e2e, 1, opt.command ? opt.command : "gem-bench"));
+    if (doc && opt.draft.arg)
+        json_object_set_new(doc, "tokens_identical", json_boolean(t->draft.same));
     if (doc && opt.attention_ab)
         json_object_set_new(doc, "logits_identical", json_boolean(t->same_logits));
     return doc;
@@ -379,9 +428,15 @@ int main(int argc, char **argv)
                          opt.model.ctx);
     if (opt.end_to_end && (opt.depth || !opt.prompt_tokens || !opt.generation_tokens))
         return cli_usage(&command, "--end-to-end needs prompt and generation, and no depth");
+    if (opt.prompt_file && !opt.draft.arg)
+        return cli_usage(&command, "--prompt-file goes with --draft");
+    if (opt.draft.arg && (opt.end_to_end || opt.attention_ab || opt.depth || !opt.prompt_tokens ||
+                          !opt.generation_tokens))
+        return cli_usage(&command, "--draft needs prompt and generation, and excludes --depth, "
+                                   "--end-to-end and --attention-ab");
     if (opt.end_to_end && opt.attention_ab)
         return cli_usage(&command, "--end-to-end and --attention-ab exclude each other");
-    if (opt.end_to_end && opt.model.ctx &&
+    if ((opt.end_to_end || opt.draft.arg) && opt.model.ctx &&
         (int64_t)opt.prompt_tokens + opt.generation_tokens > opt.model.ctx)
         return cli_usage(&command, "--context %d is less than prompt and generation need",
                          opt.model.ctx);
@@ -394,7 +449,8 @@ int main(int argc, char **argv)
     if (st == GEM_OK) st = measure(path, &doc, &err);
     free(opt.command);
     if (st != GEM_OK) return cli_fail(&command, &err);
-    bool differ = json_is_false(json_object_get(doc, "logits_identical"));
+    bool differ = json_is_false(json_object_get(doc, "logits_identical")) ||
+                  json_is_false(json_object_get(doc, "tokens_identical"));
     code = cli_print_json(&command, doc);
     return code == CLI_DONE && differ ? CLI_FALSE : code;
 }

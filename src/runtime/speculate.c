@@ -150,6 +150,18 @@ gem_status gem_speculate(gem_speculator *s, gem_sampler *sampler, int32_t token,
 
 /* ---- statistics ---- */
 
+void gem_draft_stats_subtract(gem_draft_stats *s, const gem_draft_stats *before)
+{
+    s->rounds -= before->rounds;
+    s->tokens -= before->tokens;
+    s->draft_ns -= before->draft_ns;
+    s->verify_ns -= before->verify_ns;
+    for (int i = 0; i < GEM_DRAFT_MAX; i++) {
+        s->drafted_at[i] -= before->drafted_at[i];
+        s->accepted_at[i] -= before->accepted_at[i];
+    }
+}
+
 static uint64_t sum(const uint64_t *at)
 {
     uint64_t n = 0;

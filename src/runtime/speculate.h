@@ -42,6 +42,8 @@ typedef struct gem_draft_stats {
     uint64_t accepted_at[GEM_DRAFT_MAX]; /* and how many of them were kept */
     uint64_t draft_ns, verify_ns;
 } gem_draft_stats;
+/* Leave what was counted since `before`, an earlier copy. */
+void gem_draft_stats_subtract(gem_draft_stats *s, const gem_draft_stats *before);
 uint64_t gem_draft_stats_drafted(const gem_draft_stats *s);
 uint64_t gem_draft_stats_accepted(const gem_draft_stats *s);
 /* {"drafter", "max", "rounds", "tokens", "tokens_per_round", "drafted", "accepted",

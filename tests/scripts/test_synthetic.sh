@@ -42,6 +42,14 @@ PY
     expect 0 "bench $family" "$bin/gem-bench" --model "$model" --prompt-tokens 16 --generation-tokens 4 --repetitions 2 \
         --attention-ab --roof-mib 256
     has "bench $family" "$tmp/out" '"logits_identical": true'
+    expect 0 "bench $family with guesses" "$bin/gem-bench" --model "$model" --prompt-tokens 16 --generation-tokens 12 --repetitions 2 \
+        --draft ngram --threads 1
+    holds "guesses change no token" jq -e '.tokens_identical and (.rows[1].draft.tokens == 24)' "$tmp/out"
+    expect 2 "bench $family: guesses exclude depth" "$bin/gem-bench" --model "$model" --draft ngram --depth 4
+    expect 0 "run $family with guesses" "$gem" run "$model" --raw -p "hello" -n 8 -q --draft ngram
+    holds "guesses: the same text" cmp -s "$tmp/out" "$tmp/first"
+    expect 0 "run $family with a draft model" "$gem" run "$model" --raw -p "hello" -n 8 -q --draft "$model" --draft-max 3
+    holds "a draft model: the same text" cmp -s "$tmp/out" "$tmp/first"
     expect 2 "bench $family beyond the context" "$bin/gem-bench" --model "$model" --context 8 --prompt-tokens 16
     expect 0 "count" "$bin/gem-tokenize" --count "$model" "hello"
     # what cannot be written is a fault, and nothing is left behind

@@ -222,18 +222,6 @@ static gem_status draw_first(generator *g, gem_sampler *sampler, const float *lo
     return st;
 }
 
-static void draft_stats_since(gem_draft_stats *s, const gem_draft_stats *now)
-{
-    s->rounds = now->rounds - s->rounds;
-    s->tokens = now->tokens - s->tokens;
-    s->draft_ns = now->draft_ns - s->draft_ns;
-    s->verify_ns = now->verify_ns - s->verify_ns;
-    for (int i = 0; i < GEM_DRAFT_MAX; i++) {
-        s->drafted_at[i] = now->drafted_at[i] - s->drafted_at[i];
-        s->accepted_at[i] = now->accepted_at[i] - s->accepted_at[i];
-    }
-}
-
 gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n,
                     int32_t max, generate_stats *stats, gem_error *err)
 {
@@ -242,7 +230,8 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
     gem_model_info info;
     drawn d;
     memset(stats, 0, sizeof(*stats));
-    if (g->speculator) stats->draft = *gem_speculator_stats(g->speculator);
+    gem_draft_stats before = {0};
+    if (g->speculator) before = *gem_speculator_stats(g->speculator);
     gem_model_get_info(g->model, &info);
     uint64_t start = gem_now_ns();
     gem_status st = gem_sampler_new(&sampler, info.n_vocab, so, err);
@@ -283,7 +272,10 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
     }
     if (st == GEM_OK) st = show_rest(g, stats->finish != FINISH_END, err);
 done:
-    if (g->speculator) draft_stats_since(&stats->draft, gem_speculator_stats(g->speculator));
+    if (g->speculator) {
+        stats->draft = *gem_speculator_stats(g->speculator);
+        gem_draft_stats_subtract(&stats->draft, &before);
+    }
     gem_sampler_free(sampler);
     return st;
 }
