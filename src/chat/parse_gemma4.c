@@ -229,17 +229,18 @@ static void call_char(gem_parser *p, char c)
 
 static void call_text(gem_parser *p, const char *s, size_t len)
 {
-    gem_call_raw(p, s, len);
-    for (size_t at = 0; at < len && !p->broken;) {
+    size_t fits = gem_call_raw(p, s, len);
+    for (size_t at = 0; at < fits && !p->broken;) {
         size_t n = 1;
         if (p->step == STRING) {
-            n = len - at;
+            n = fits - at;
             gem_call_escaped(p, s + at, n);
         } else {
             call_char(p, s[at]);
         }
         at += n;
     }
+    if (p->full) gem_call_break(p, "the call is too long");
     gem_call_flush(p);
 }
 
@@ -284,15 +285,15 @@ static bool call_mark(gem_parser *p, gem_mark mark, gem_str spelled)
     bool in_string = p->step == STRING || (p->step == QUOTED_KEY && p->quoted_mark);
     if (p->broken) {
         if (mark != GEM_MARK_CALL_END && mark != GEM_MARK_CALL) {
-            gem_call_raw(p, spelled.data, spelled.len);
+            gem_call_marker(p, spelled);
             return false;
         }
         gem_call_report(p);
         return true;
     }
     if (mark == GEM_MARK_QUOTE) {
-        gem_call_raw(p, spelled.data, spelled.len);
-        quote_mark(p);
+        gem_call_marker(p, spelled);
+        if (!p->broken) quote_mark(p);
         return false;
     }
     if (in_string) {
@@ -306,7 +307,7 @@ static bool call_mark(gem_parser *p, gem_mark mark, gem_str spelled)
     gem_call_break(p, mark == GEM_MARK_CALL_END ? "the call ends before its arguments do"
                                                 : "a marker stands inside the call");
     if (mark != GEM_MARK_CALL_END && mark != GEM_MARK_CALL) {
-        gem_call_raw(p, spelled.data, spelled.len);
+        gem_call_marker(p, spelled);
         return false;
     }
     gem_call_report(p);

@@ -132,8 +132,9 @@ static void start_call(gem_parser *p)
 
 static void call_text(gem_parser *p, const char *s, size_t len)
 {
-    gem_call_raw(p, s, len);
-    if (!p->broken) (p->xml ? gem_call_xml_text : gem_call_hermes_text)(p, s, len);
+    size_t n = gem_call_raw(p, s, len);
+    if (!p->broken) (p->xml ? gem_call_xml_text : gem_call_hermes_text)(p, s, n);
+    if (p->full) gem_call_break(p, "the call is too long");
     gem_call_flush(p);
 }
 
@@ -166,7 +167,7 @@ static void call_mark(gem_parser *p, gem_mark m, gem_str spelled)
         start_call(p);
     } else {
         gem_call_break(p, "a marker stands inside the call");
-        gem_call_raw(p, spelled.data, spelled.len);
+        gem_call_marker(p, spelled);
     }
 }
 

@@ -95,7 +95,7 @@ bool gem_parser_hold(gem_parser *p, const char *s, size_t len)
 
 void gem_call_start(gem_parser *p)
 {
-    p->begun = p->broken = p->any_argument = p->value_open = false;
+    p->begun = p->broken = p->full = p->any_argument = p->value_open = false;
     p->why = NULL;
     p->step = 0;
     p->depth = 0;
@@ -103,16 +103,20 @@ void gem_call_start(gem_parser *p)
     p->value.len = p->buf.len = 0;
 }
 
-void gem_call_raw(gem_parser *p, const char *s, size_t len)
+size_t gem_call_raw(gem_parser *p, const char *s, size_t len)
 {
-    size_t room = p->max_call - GEM_MIN(p->raw.len, p->max_call);
-    if (len > room) {
-        gem_call_break(p, "the call is too long");
-        len = room;
-        while (len && ((uint8_t)s[len] & 0xC0) == 0x80)
-            len--;
-    }
-    gem_bytes_put(&p->raw, s, len);
+    size_t n = p->full ? 0 : GEM_MIN(len, p->max_call - GEM_MIN(p->raw.len, p->max_call));
+    while (n && n < len && ((uint8_t)s[n] & 0xC0) == 0x80)
+        n--;
+    gem_bytes_put(&p->raw, s, n);
+    p->full |= n < len;
+    return n;
+}
+
+void gem_call_marker(gem_parser *p, gem_str spelled)
+{
+    gem_call_raw(p, spelled.data, spelled.len);
+    if (p->full) gem_call_break(p, "the call is too long");
 }
 
 static void send_begin(gem_parser *p)

@@ -92,7 +92,7 @@ struct gem_parser {
 
     /* the call being read */
     int step; /* of the call's grammar */
-    bool begun, broken;
+    bool begun, broken, full;
     const char *why; /* broken: the reason */
     gem_bytes raw;   /* all of its text */
     gem_bytes name, word, out, whole, value, buf;
@@ -130,8 +130,11 @@ void gem_parser_reasoning(gem_parser *p, const char *s, size_t len);
 bool gem_parser_hold(gem_parser *p, const char *s, size_t len);
 
 void gem_call_start(gem_parser *p);
-void gem_call_raw(gem_parser *p, const char *s, size_t len);
-void gem_call_begin(gem_parser *p); /* p->name is complete */
+/* Keep what the model wrote; how much of it still belongs to the call: all, unless it is too long.
+ */
+size_t gem_call_raw(gem_parser *p, const char *s, size_t len);
+void gem_call_marker(gem_parser *p, gem_str spelled); /* a marker's text inside a call */
+void gem_call_begin(gem_parser *p);                   /* p->name is complete */
 void gem_call_args(gem_parser *p, const char *json, size_t len);
 void gem_call_escaped(gem_parser *p, const char *text, size_t len); /* inside a JSON string */
 void gem_call_flush(gem_parser *p); /* give on what gem_call_args gathered */
