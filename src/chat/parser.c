@@ -63,6 +63,7 @@ static void send_trimmed(gem_parser *p, gem_chat_event_type type, const char *s,
 
 void gem_parser_content(gem_parser *p, const char *s, size_t len)
 {
+    if (!len) return;
     if (p->drop_leading) {
         size_t n = count_leading(s, len);
         s += n;
@@ -75,6 +76,7 @@ void gem_parser_content(gem_parser *p, const char *s, size_t len)
 
 void gem_parser_reasoning(gem_parser *p, const char *s, size_t len)
 {
+    if (!len) return;
     if (!p->started) {
         size_t n = count_leading(s, len);
         s += n;

@@ -7,7 +7,13 @@
 #include <stdatomic.h>
 #include <stdlib.h> /* also says whether this is glibc */
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifdef __has_feature /* clang */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define BRINGS_ITS_OWN_MALLOC 1
+#endif
+#endif
+#if defined(__GLIBC__) && !defined(BRINGS_ITS_OWN_MALLOC) && !defined(__SANITIZE_ADDRESS__) &&     \
+    !defined(__SANITIZE_THREAD__)
 #define COUNTS_MALLOC 1
 extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t m);
