@@ -17,7 +17,7 @@ expect 2 "gem alone" "$gem"
 [ ! -s "$tmp/out" ] || fail "gem alone writes to stdout"
 expect 2 "gem nonsense" "$gem" nonsense
 has "gem nonsense" "$tmp/err" "no command 'nonsense'"
-for command in run pull inspect tokenize print-config logits; do
+for command in run pull inspect tokenize print-config logits report; do
     expect 0 "gem $command --help" "$gem" "$command" --help
     cp "$tmp/out" "$tmp/help"
     has "gem $command --help" "$tmp/help" "usage: gem $command"

@@ -5,7 +5,8 @@
 #include "cmd/cli/cli.h"
 
 extern const cli_command gem_run_command, gem_tokenize_command, gem_inspect_command,
-    gem_print_config_command, gem_pull_command, gem_logits_command, gem_serve_command;
+    gem_print_config_command, gem_pull_command, gem_logits_command, gem_serve_command,
+    gem_report_command;
 
 int gem_run_main(int argc, char **argv);
 int gem_tokenize_main(int argc, char **argv);
@@ -14,5 +15,6 @@ int gem_print_config_main(int argc, char **argv);
 int gem_pull_main(int argc, char **argv);
 int gem_logits_main(int argc, char **argv);
 int gem_serve_main(int argc, char **argv);
+int gem_report_main(int argc, char **argv);
 
 #endif

@@ -18,6 +18,7 @@ static const struct {
     {"tokenize", &gem_tokenize_command, gem_tokenize_main},
     {"print-config", &gem_print_config_command, gem_print_config_main},
     {"logits", &gem_logits_command, gem_logits_main},
+    {"report", &gem_report_command, gem_report_main},
 };
 
 static const char summary[] = "run large language models on this machine";

@@ -1,0 +1,42 @@
+/* page.h - a folder of evidence as one HTML page for people who would rather look than read: the
+ * verdicts first, then every report with its checks and pictures, then the measurements. No script,
+ * no outside resource, no clock: the same folder gives the same bytes. */
+#ifndef GEM_EVIDENCE_PAGE_H
+#define GEM_EVIDENCE_PAGE_H
+
+#include "evidence/manifest.h"
+
+typedef struct ev_page_counts {
+    size_t files, documents, reports, refused;
+    bool sealed, intact;
+} ev_page_counts;
+
+/* Append the page about `dir`. title: what it is called at the top. */
+gem_status ev_page(gem_bytes *out, const char *dir, const char *title, ev_page_counts *counts,
+                   gem_error *err);
+
+/* ---- parts of it (evidence_plot.c) ---- */
+void ev_html(gem_bytes *out, const char *text); /* escaped */
+void ev_html_number(gem_bytes *out, double v);  /* at most five digits */
+
+typedef struct ev_line {
+    const char *name; /* borrowed */
+    const double *y;  /* borrowed, [n] in order of time */
+    const double *x;  /* borrowed, [n]; NULL: one behind the other, lines in the order given */
+    size_t n;
+    int colour; /* 0..3 */
+} ev_line;
+/* Raw samples as dots with a line through each arm's mean. The scale need not begin at zero; the
+ * plot says so. Without x, arms stand side by side: the order of time. */
+void ev_plot_lines(gem_bytes *out, const char *label, const char *x_label, const ev_line *line,
+                   size_t n);
+
+typedef struct ev_bar {
+    const char *name; /* borrowed */
+    double value;
+    int colour;
+} ev_bar;
+/* Horizontal bars from zero. */
+void ev_plot_bars(gem_bytes *out, const char *label, const ev_bar *bar, size_t n);
+
+#endif
