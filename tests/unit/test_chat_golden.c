@@ -1,5 +1,6 @@
 /* Conversations on real vocabularies: the ids of the file's own template, rendered by jinja2 and
  * tokenized with markers, over 300 seeded conversations; and fixed vectors. */
+#include "answers.h"
 #include "chat_ids.h"
 #include "chat_lines.h"
 #include "real_vocab.h"
@@ -195,6 +196,75 @@ static void test_qwen2_equals_the_template_of_its_file(void **state)
     assert_int_equal(n, 680);
 }
 
+/* ---- answers as tokens ---- */
+
+enum { GEMMA4, GEMMA4_THOUGHT, QWEN35, QWEN35_THOUGHT, QWEN2, QWEN2_SPELLED, PLAIN };
+
+static const struct answer {
+    int kind;
+    const char *text, *events;
+    bool cut, no_tools;
+} answers[] = {
+#include "answers.inc"
+};
+
+/* The prompt says where an answer begins: inside a thought with thinking on for Qwen3.5; Gemma 4
+ * only after a tool's response, which these conversations do not have. */
+static void check_answer(const gem_model *m, const struct answer *a)
+{
+    const gem_chat_options o = {.thinking =
+                                    a->kind == QWEN35_THOUGHT ? GEM_THINKING_ON : GEM_THINKING_OFF};
+    answer_log l = {0};
+    const gem_chat_parser_options po = {.fn = log_event, .user = &l, .id_seed = "test"};
+    gem_conversation *c = answer_conversation(!a->no_tools);
+    gem_prompt *prompt;
+    gem_chat_parser *p;
+    int32_t *ids;
+    size_t n;
+    assert_int_equal(gem_prompt_render(&prompt, m, c, &o, NULL), GEM_OK);
+    assert_int_equal(gem_chat_parser_new(&p, m, c, prompt, &po, NULL), GEM_OK);
+    gem_prompt_free(prompt);
+    assert_int_equal(gem_tokenize(m, a->text, strlen(a->text), GEM_TOK_SPECIAL, &ids, &n, NULL),
+                     GEM_OK);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(gem_chat_parser_push(p, ids[i], NULL), GEM_OK);
+    assert_int_equal(gem_chat_parser_finish(p, a->cut, NULL), GEM_OK);
+    assert_true(gem_chat_parser_ended(p));
+    assert_string_equal(l.text.data, a->events);
+    gem_chat_parser_free(p);
+    gem_conversation_free(c);
+    free(ids);
+    log_clear(&l);
+}
+
+static void check_answers(const char *file, int first, int last, const char *lacks)
+{
+    char path[4096];
+    gem_model *m;
+    gem_error err = {0};
+    const gem_model_options mo = {.vocab_only = true};
+    size_t n = 0;
+    real_path(path, sizeof(path), file);
+    if (access(path, R_OK) != 0) return;
+    if (gem_model_open(&m, path, &mo, &err) != GEM_OK) fail_msg("%s", err.text);
+    for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
+        const struct answer *a = &answers[i];
+        if (a->kind < first || a->kind > last || (lacks && strstr(a->text, lacks))) continue;
+        check_answer(m, a);
+        n++;
+    }
+    gem_model_close(m);
+    assert_true(n >= 20);
+}
+
+static void test_answers_as_tokens(void **state)
+{
+    (void)state;
+    check_answers(REAL_GEMMA4, GEMMA4, GEMMA4, NULL);
+    check_answers(REAL_QWEN2, QWEN2, QWEN2, "<think>"); /* no such token in that vocabulary */
+    check_answers("qwen3.5-vocab.gguf", QWEN35, QWEN35_THOUGHT, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_messages_forge_no_marker_on_real_vocabularies),
         cmocka_unit_test(test_tokens_are_those_of_the_text),
         cmocka_unit_test(test_qwen2_equals_the_template_of_its_file),
+        cmocka_unit_test(test_answers_as_tokens),
     };
     bool some = real_open(&gemma3, REAL_GEMMA3);
     some |= real_open(&gemma4, REAL_GEMMA4);

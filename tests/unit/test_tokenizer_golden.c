@@ -320,6 +320,45 @@ static void test_ends_of_generation(void **state)
     }
 }
 
+/* Every marker of a vocabulary: its own id when markers are asked for, text when it must be plain.
+ */
+static void test_every_marker(void **state)
+{
+    (void)state;
+    for (int which = 0; which < N_VOCABS; which++) {
+        const gem_tokenizer *t = vocab[which].t;
+        int n_markers = 0, n_never = 0;
+        for (int32_t id = 0; t && id < gem_tokenizer_n_vocab(t); id++) {
+            gem_token_type type = gem_tokenizer_type(t, id);
+            size_t len, n_on, n_plain;
+            const char *bytes = gem_tokenizer_bytes(t, id, true, &len);
+            int32_t *on, *plain;
+            char text[300];
+            bool control = type == GEM_TOKEN_CONTROL;
+            if (!control && type != GEM_TOKEN_USER_DEFINED) continue;
+            int size = snprintf(text, sizeof(text), "(%.*s)", (int)len, bytes);
+            assert_int_equal(
+                gem_tokenizer_encode(t, text, (size_t)size, GEM_TOK_SPECIAL, &on, &n_on, NULL),
+                GEM_OK);
+            assert_int_equal(
+                gem_tokenizer_encode(t, text, (size_t)size, GEM_TOK_PLAIN, &plain, &n_plain, NULL),
+                GEM_OK);
+            if (n_on != 3 || on[1] != id) fail_msg("%s: %s is not one token", names[which], text);
+            bool found = false;
+            for (size_t i = 0; i < n_plain; i++)
+                found |= plain[i] == id;
+            assert_false(control && found);
+            n_markers++;
+            n_never += !found;
+            free(on);
+            free(plain);
+        }
+        if (t)
+            fprintf(stderr, "%s: %d markers, %d never plain\n", names[which], n_markers, n_never);
+        assert_true(!t || n_markers >= 20);
+    }
+}
+
 /* Every token that merging can make comes back to itself or to other tokens with the same bytes. */
 static void test_every_token_round_trips(void **state)
 {
@@ -440,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_corpus_qwen35),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_ends_of_generation),
+        cmocka_unit_test(test_every_marker),
         cmocka_unit_test(test_every_token_round_trips),
         cmocka_unit_test(test_a_megabyte_takes_two_seconds_and_little_memory),
         cmocka_unit_test(test_opens_quickly),
