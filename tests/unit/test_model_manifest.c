@@ -355,6 +355,7 @@ static void test_keys_are_described(void **state)
 }
 
 #include "manifest_gemma4.h"
+#include "manifest_qwen35.h"
 
 int main(void)
 {
@@ -374,6 +375,11 @@ int main(void)
         cmocka_unit_test(test_gemma4_relatives),
         cmocka_unit_test(test_gemma4_warnings),
         cmocka_unit_test(test_gemma4_frequencies),
+        cmocka_unit_test(test_qwen35_plan),
+        cmocka_unit_test(test_qwen35_values),
+        cmocka_unit_test(test_qwen35_block_ahead),
+        cmocka_unit_test(test_qwen35_relatives),
+        cmocka_unit_test(test_qwen35_warnings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 typedef struct tiny {
-    const char *arch; /* "gemma3", "gemma4" or "qwen2" */
+    const char *arch; /* "gemma3", "gemma4", "qwen2" or "qwen35" */
     uint32_t d, ff, heads, kv_heads, hd, layers, vocab, window, ctx;
     uint32_t global_hd, global_kv; /* gemma4: of layers 2, 5, ..., which see all */
     gem_dtype linear, embd;        /* types of matrices */
@@ -32,6 +32,11 @@ typedef struct tiny {
     bool d_ff_array, unit_scales, no_bos; /* gemma4 */
     const char *extra;                    /* a further tensor */
     float add;                            /* to every norm weight, as a broken converter would */
+    /* qwen35: layers 3, 7, ... are attention, the others recurrent */
+    uint32_t k_heads, v_heads, state;
+    bool nextn, kinds, heads_array; /* block that predicts ahead; kinds, KV heads as arrays */
+    bool growing;                   /* ssm_a above 0 */
+    const char *pre;                /* tokenizer.ggml.pre; NULL: the family's */
     int pattern; /* gemma3: > 0 period key; < 0: bool array of -pattern elements; 0: no key */
 } tiny;
 
@@ -82,6 +87,25 @@ static inline tiny tiny_qwen2(void)
                   .ctx = 4096,
                   .linear = GEM_DTYPE_Q8_0,
                   .embd = GEM_DTYPE_F16,
+                  .output = true};
+}
+
+static inline tiny tiny_qwen35(void)
+{
+    return (tiny){.arch = "qwen35",
+                  .d = 64,
+                  .ff = 96,
+                  .heads = 2,
+                  .kv_heads = 1,
+                  .hd = 128,
+                  .layers = 4,
+                  .vocab = 300,
+                  .ctx = 4096,
+                  .k_heads = 2,
+                  .v_heads = 4,
+                  .state = 32,
+                  .linear = GEM_DTYPE_Q8_0,
+                  .embd = GEM_DTYPE_Q8_0,
                   .output = true};
 }
 
@@ -155,6 +179,33 @@ static inline void tiny_gemma4_keys(tiny_writer *w)
     tiny_f32(w, "final_logit_softcapping", 30.0f);
 }
 
+static inline void tiny_qwen35_keys(tiny_writer *w)
+{
+    const tiny *t = w->t;
+    uint8_t recurrent[64];
+    int32_t n_kv[64], sections[4] = {6, 5, 5, 0};
+    uint32_t blocks = t->layers + t->nextn;
+    for (uint32_t l = 0; l < 64; l++) {
+        recurrent[l] = l % 4 != 3 && l < t->layers;
+        n_kv[l] = recurrent[l] ? 0 : (int32_t)t->kv_heads;
+    }
+    if (t->heads_array)
+        tiny_array(w, "attention.head_count_kv", GEM_GGUF_I32, n_kv, blocks);
+    else
+        tiny_u32(w, "attention.head_count_kv", t->kv_heads);
+    if (t->kinds) tiny_array(w, "attention.recurrent_layers", GEM_GGUF_BOOL, recurrent, blocks);
+    tiny_u32(w, "attention.key_length", t->hd);
+    tiny_u32(w, "attention.value_length", t->hd);
+    tiny_u32(w, "rope.dimension_count", t->hd / 4);
+    tiny_array(w, "rope.dimension_sections", GEM_GGUF_I32, sections, t->pattern ? 2 : 4);
+    tiny_u32(w, "ssm.conv_kernel", 4);
+    tiny_u32(w, "ssm.state_size", t->state);
+    tiny_u32(w, "ssm.group_count", t->k_heads);
+    tiny_u32(w, "ssm.time_step_rank", t->v_heads);
+    tiny_u32(w, "ssm.inner_size", t->v_heads * t->state);
+    if (t->nextn) tiny_u32(w, "nextn_predict_layers", 1);
+}
+
 static inline void tiny_keys(tiny_writer *w)
 {
     const tiny *t = w->t;
@@ -163,7 +214,7 @@ static inline void tiny_keys(tiny_writer *w)
     if (!w->st) w->st = gem_gguf_put_str(w->w, "general.name", "tiny", 4, &w->err);
     tiny_u32(w, "context_length", t->ctx);
     tiny_u32(w, "embedding_length", t->d);
-    tiny_u32(w, "block_count", t->layers);
+    tiny_u32(w, "block_count", t->layers + t->nextn);
     const int32_t d_ff[2] = {(int32_t)t->ff, (int32_t)t->ff * 2};
     if (t->d_ff_array)
         tiny_array(w, "feed_forward_length", GEM_GGUF_I32, d_ff, 2);
@@ -172,6 +223,8 @@ static inline void tiny_keys(tiny_writer *w)
     tiny_u32(w, "attention.head_count", t->heads);
     if (t->global_hd)
         tiny_gemma4_keys(w);
+    else if (t->state)
+        tiny_qwen35_keys(w);
     else
         tiny_u32(w, "attention.head_count_kv", t->kv_heads);
     tiny_f32(w, "attention.layer_norm_rms_epsilon", 1e-6f);
@@ -241,7 +294,7 @@ static inline void tiny_tokens(tiny_writer *w)
         tokens[i] = (gem_str){text[i], strlen(text[i])};
     }
     const char *model = gemma4 ? "gemma4" : spm ? "llama" : "gpt2";
-    const char *pre = spm ? "default" : "qwen2";
+    const char *pre = t->pre ? t->pre : spm ? "default" : t->state ? "qwen35" : "qwen2";
     gem_gguf_writer *g = w->w;
     if (!w->st) w->st = gem_gguf_put_str(g, "tokenizer.ggml.model", model, strlen(model), &w->err);
     if (!w->st) w->st = gem_gguf_put_str(g, "tokenizer.ggml.pre", pre, strlen(pre), &w->err);
@@ -307,6 +360,8 @@ static inline void tiny_tensor(tiny_writer *w, const char *name, gem_dtype type,
                                  : tiny_random(w) * 1.7f / sqrtf((float)dims[0]);
         for (uint64_t i = 0; i < dims[0] && tiny_is(name, "rope_freqs.weight"); i++)
             row[i] = i < dims[0] / 4 ? 1.0f : t->rope_freqs ? t->rope_freqs : 1e30f;
+        for (uint64_t i = 0; i < dims[0] && strstr(name, "ssm_a") && n_dims == 1; i++)
+            row[i] = t->growing ? fabsf(row[i]) : -fabsf(row[i]);
         if (t->unit_scales && strstr(name, "layer_output_scale")) row[0] = 1.0f;
         if (tiny_is(t->nan_in, name) && r == n_rows - 1) row[dims[0] - 1] = NAN;
         gem_quantize_row(type, row, packed, dims[0]);
@@ -354,14 +409,68 @@ static inline void tiny_layer(tiny_writer *w, uint32_t l)
     }
 }
 
+/* Layer number t->layers is the block that predicts ahead. */
+static inline void tiny_hybrid_layer(tiny_writer *w, uint32_t l)
+{
+    const tiny *t = w->t;
+    uint32_t q = t->heads * t->hd, kv = t->kv_heads * t->hd, inner = t->v_heads * t->state,
+             conv = 2 * t->k_heads * t->state + inner;
+    int kind = l == t->layers ? 4 : l % 4 == 3 ? 2 : 1;
+    const struct {
+        const char *name;
+        uint64_t n0, n1;
+        int kinds; /* sum of 1: recurrent, 2: attention, 4: block that predicts ahead */
+        bool f32;
+    } list[] = {
+        {"attn_norm.weight", t->d, 0, 7, false},
+        {"post_attention_norm.weight", t->d, 0, 7, false},
+        {"ffn_gate.weight", t->d, t->ff, 7, false},
+        {"ffn_up.weight", t->d, t->ff, 7, false},
+        {"ffn_down.weight", t->ff, t->d, 7, false},
+        {"attn_q.weight", t->d, 2 * q, 6, false},
+        {"attn_k.weight", t->d, kv, 6, false},
+        {"attn_v.weight", t->d, kv, 6, false},
+        {"attn_output.weight", q, t->d, 6, false},
+        {"attn_q_norm.weight", t->hd, 0, 6, false},
+        {"attn_k_norm.weight", t->hd, 0, 6, false},
+        {"attn_qkv.weight", t->d, conv, 1, false},
+        {"attn_gate.weight", t->d, inner, 1, false},
+        {"ssm_conv1d.weight", 4, conv, 1, true},
+        {"ssm_dt.bias", t->v_heads, 0, 1, false},
+        {"ssm_a", t->v_heads, 0, 1, false},
+        {"ssm_alpha.weight", t->d, t->v_heads, 1, true},
+        {"ssm_beta.weight", t->d, t->v_heads, 1, false},
+        {"ssm_norm.weight", t->state, 0, 1, false},
+        {"ssm_out.weight", inner, t->d, 1, false},
+        {"nextn.eh_proj.weight", 2 * t->d, t->d, 4, false},
+        {"nextn.enorm.weight", t->d, 0, 4, false},
+        {"nextn.hnorm.weight", t->d, 0, 4, false},
+        {"nextn.shared_head_norm.weight", t->d, 0, 4, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(list); i++) {
+        char name[64];
+        if (!(list[i].kinds & kind)) continue;
+        snprintf(name, sizeof(name), "blk.%u.%s", l, list[i].name);
+        tiny_tensor(w, name, list[i].n1 && !list[i].f32 ? t->linear : GEM_DTYPE_F32, list[i].n0,
+                    list[i].n1);
+    }
+}
+
 static inline void tiny_tensors(tiny_writer *w)
 {
     const tiny *t = w->t;
     tiny_tensor(w, "token_embd.weight", t->embd, t->d, t->vocab);
     tiny_tensor(w, "output_norm.weight", GEM_DTYPE_F32, t->d, 0);
     if (t->output) tiny_tensor(w, "output.weight", t->linear, t->d, t->vocab);
-    for (uint32_t l = 0; l < t->layers; l++)
-        tiny_layer(w, l);
+    for (uint32_t l = 0; l < t->layers + t->nextn; l++) {
+        char block[16];
+        snprintf(block, sizeof(block), "blk.%u", l);
+        if (tiny_is(t->skip, block)) continue; /* a whole block */
+        if (t->state)
+            tiny_hybrid_layer(w, l);
+        else
+            tiny_layer(w, l);
+    }
     if (t->global_hd) tiny_tensor(w, "rope_freqs.weight", GEM_DTYPE_F32, t->global_hd / 2, 0);
     if (t->extra) tiny_tensor(w, t->extra, GEM_DTYPE_F32, 32, 0);
     if (tiny_is(t->tensor, "extra.weight")) tiny_tensor(w, "extra.weight", GEM_DTYPE_F32, 32, 0);
