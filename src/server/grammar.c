@@ -118,20 +118,16 @@ static void go(frame *f, uint8_t st)
 
 /* ---- numbers ---- */
 
-/* Could a text that begins with these digits end inside the bounds? Its values are between the
- * value so far and the next one at this scale, times any power of ten while no point came. */
+/* Could a text that begins with these digits end inside the bounds? Its values are from the value
+ * so far up to, not including, the next one at this scale, times any power of ten while no point
+ * came. */
 static bool reachable(const frame *f, bool whole)
 {
     const gem_node *n = f->n;
     if (isinf(n->min) && isinf(n->max)) return true;
     for (double k = 1; k < 1e19; k *= 10) {
         double lo = f->value * k, hi = (f->value + f->scale) * k;
-        if (f->negative) {
-            double t = lo;
-            lo = -hi;
-            hi = -t;
-        }
-        if (hi >= n->min && lo <= n->max) return true;
+        if (f->negative ? -lo >= n->min && -hi < n->max : hi > n->min && lo <= n->max) return true;
         if (!whole || f->value == 0) break;
     }
     return false;
