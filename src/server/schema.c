@@ -445,6 +445,17 @@ static const gem_node *calls(compiler *c, const json_t *tools, const char *only)
     return n && n->n_items ? n : refuse(c, "tools", "are missing");
 }
 
+/* Can any text begin? A schema that only refers to itself, or is false, admits none. */
+static bool admits_something(const gem_schema *s)
+{
+    gem_grammar *g = gem_grammar_new(s);
+    bool ok = !g; /* out of memory is no fault of the schema */
+    for (int c = ' '; c < 127 && !ok; c++)
+        ok = gem_grammar_allows(g, (const char[]){(char)c}, 1);
+    gem_grammar_free(g);
+    return ok;
+}
+
 gem_schema *gem_schema_new(gem_schema_kind kind, const json_t *schema, const char *only,
                            bool strict, const char *param, gem_fault *f)
 {
@@ -456,6 +467,8 @@ gem_schema *gem_schema_new(gem_schema_kind kind, const json_t *schema, const cha
                   : kind == GEM_SCHEMA_CALLS ? calls(&c, schema, only)
                                              : compile(&c, schema, 0);
     json_decref(c.kept);
+    c.path[0] = 0;
+    if (s && s->root && !admits_something(s)) s->root = refuse(&c, "schema", "admits no value");
     if (s && s->root) {
         for (gem_node *n = s->nodes; n; n = n->next_node)
             n->source = NULL;

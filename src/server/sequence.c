@@ -183,6 +183,7 @@ static void put_content(gem_sequence *q, const char *text, size_t len)
     if (q->stopped) return;
     q->a->n_text += len;
     q->stopped = gem_stop_match_push(&q->stop, text, len, &q->piece);
+    if (q->stopped) q->a->stop_hit = q->stop.hit;
     release(q);
 }
 

@@ -2,13 +2,15 @@
 #include "server/stop_match.h"
 
 /* Length of the longest stop that ends exactly at `end`; 0 when none does. */
-static size_t ends_at(const gem_stop_match *m, size_t end)
+static size_t ends_at(gem_stop_match *m, size_t end)
 {
     size_t best = 0;
     for (size_t i = 0; i < m->n; i++) {
         size_t len = strlen(m->stop[i]);
-        if (len > best && len <= end && !memcmp(m->held.data + end - len, m->stop[i], len))
+        if (len > best && len <= end && !memcmp(m->held.data + end - len, m->stop[i], len)) {
             best = len;
+            m->hit = m->stop[i];
+        }
     }
     return best;
 }

@@ -9,7 +9,8 @@
 typedef struct gem_stop_match {
     const char *const *stop; /* [n] borrowed, none empty */
     size_t n;
-    gem_bytes held; /* owned */
+    gem_bytes held;  /* owned */
+    const char *hit; /* the stop that completed; NULL: none yet */
 } gem_stop_match;
 
 /* Add text; append what may be shown to out. True when a stop completed: out then ends where the

@@ -13,5 +13,7 @@ bool gem_post_tokenize(gem_server *s, const json_t *body, gem_bytes *out, gem_fa
 bool gem_post_detokenize(gem_server *s, const json_t *body, gem_bytes *out, gem_fault *f);
 bool gem_post_apply_template(gem_server *s, const json_t *body, gem_bytes *out, gem_fault *f);
 bool gem_post_input_tokens(gem_server *s, const json_t *body, gem_bytes *out, gem_fault *f);
+/* wire_messages.c: {"input_tokens":N} of a Messages body */
+bool gem_post_count_tokens(gem_server *s, const json_t *body, gem_bytes *out, gem_fault *f);
 
 #endif

@@ -28,6 +28,6 @@ struct gem_wire {
     void (*free_state)(void *state);                   /* NULL: nothing to free */
 };
 
-extern const gem_wire gem_wire_chat;
+extern const gem_wire gem_wire_chat, gem_wire_completions, gem_wire_messages, gem_wire_responses;
 
 #endif

@@ -32,7 +32,7 @@ static bool fits_in(const gem_schema *s, const char *text)
     bool ok = true;
     for (const char *p = text; *p && ok; p++) {
         ok = gem_grammar_push(one, p, 1);
-        check_way_out(one, text);
+        if (ok) check_way_out(one, text);
     }
     ok = ok && gem_grammar_done(one);
     assert_int_equal(gem_grammar_push(all, text, strlen(text)) && gem_grammar_done(all), ok);
@@ -135,7 +135,6 @@ static void test_combinations_and_references(void **state)
           "{\"properties\":{\"b\":{\"type\":\"null\"}},\"required\":[\"b\"]}],"
           "\"additionalProperties\":false}",
           false, LIST("{\"b\":null}", "{\"a\":null,\"b\":null}"), LIST("{\"a\":null}"));
-    check("{\"$ref\":\"#\"}", false, LIST("x") + 1, LIST("1", "{}"));
 }
 
 static void test_refused_schemas_name_the_place(void **state)
@@ -154,6 +153,8 @@ static void test_refused_schemas_name_the_place(void **state)
         {"{\"properties\":{\"p\":{\"not\":{}}}}", "/properties/p", true},
         {"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "minimum", false},
         {"{\"enum\":[]}", "enum", false},
+        {"{\"$ref\":\"#\"}", "no value", false},
+        {"false", "no value", false},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
