@@ -21,6 +21,7 @@ static const struct {
     {&analyze_stats_command, analyze_stats_main},
     {&analyze_compare_command, analyze_compare_main},
     {&analyze_simulate_command, analyze_simulate_main},
+    {&analyze_split_command, analyze_split_main},
     {&analyze_seal_command, analyze_seal_main},
     {&analyze_audit_command, analyze_audit_main},
 };

@@ -18,6 +18,22 @@ for n in "${lengths[@]}"; do
       hashes: [("ab" * 32), ("ab" * 32)], correlation: 0.99999999, nmse: 1e-13}' >"$tmp/$n.json"
 done
 passes "boundary"
+# the tool itself: the boundary lengths as they are, a short one more closely
+for n in 8191 8192 8193; do
+    expect 0 "gem-online-merge-check $n" "$bin/gem-online-merge-check" --tokens "$n" --partitions 32 --seed 1
+    cp "$tmp/out" "$tmp/real-$n.json"
+done
+for n in 65536 131072; do # what it prints for these takes seconds; their records are made from the shorter one
+    jq ".tokens = $n" "$tmp/real-8193.json" >"$tmp/real-$n.json"
+done
+expect 0 "its records pass" "${judge[@]}" "$tmp"/real-{8191,8192,8193,65536,131072}.json "$tmp/report.json"
+same "F32 rounding, no more" "$(jq '.nmse < 1e-9 and .nmse > 0 and .largest_difference < 1e-5' "$tmp/real-8193.json")" true
+expect 0 "more partitions than tokens" "$bin/gem-online-merge-check" --tokens 3 --partitions 32
+same "empty partitions weigh nothing" "$(jq '.nmse < 1e-12' "$tmp/out")" true
+expect 0 "another seed" "$bin/gem-online-merge-check" --tokens 8191 --partitions 32 --seed 2
+holds "gives other values" test "$(jq -r '.hashes[0]' "$tmp/out")" != "$(jq -r '.hashes[0]' "$tmp/real-8191.json")"
+expect 2 "no tokens" "$bin/gem-online-merge-check"
+passes "boundary again"
 same "positions" "$(get .tokens)" '[8191,8192,8193,65536,131072]'
 same "never eligible" "$(get .promotion_eligible)" false
 cp "$tmp/report.json" "$tmp/cpu.json"

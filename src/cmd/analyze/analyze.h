@@ -23,7 +23,8 @@ int analyze_stats_main(int argc, char **argv);
 int analyze_compare_main(int argc, char **argv);
 extern const cli_command analyze_simulate_command;
 int analyze_simulate_main(int argc, char **argv);
-extern const cli_command analyze_seal_command, analyze_audit_command;
+extern const cli_command analyze_split_command, analyze_seal_command, analyze_audit_command;
+int analyze_split_main(int argc, char **argv);
 int analyze_seal_main(int argc, char **argv);
 int analyze_audit_main(int argc, char **argv);
 
