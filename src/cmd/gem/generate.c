@@ -272,6 +272,7 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
     }
     if (st == GEM_OK) st = show_rest(g, stats->finish != FINISH_END, err);
 done:
+    show_thinking(g, false); /* also after a failure inside a thought */
     if (g->speculator) {
         stats->draft = *gem_speculator_stats(g->speculator);
         gem_draft_stats_subtract(&stats->draft, &before);
