@@ -2,8 +2,16 @@
 #include "backend/backend.h"
 
 extern const gem_backend_ops gem_backend_cpu;
+#ifdef GEM_HAVE_CUDA
+extern const gem_backend_ops gem_backend_cuda;
+#endif
 
-static const gem_backend_ops *const backends[] = {&gem_backend_cpu}; /* the first is the default */
+static const gem_backend_ops *const backends[] = {
+    &gem_backend_cpu, /* the first is the default */
+#ifdef GEM_HAVE_CUDA
+    &gem_backend_cuda,
+#endif
+};
 
 const gem_backend_ops *gem_backend_find(const char *name)
 {
@@ -15,5 +23,9 @@ const gem_backend_ops *gem_backend_find(const char *name)
 
 const char *gem_backend_names(void)
 {
+#ifdef GEM_HAVE_CUDA
+    return "cpu, cuda";
+#else
     return "cpu";
+#endif
 }

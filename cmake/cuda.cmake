@@ -1,0 +1,37 @@
+# The CUDA backend (src/backend/cuda): GEM_HAVE_CUDA when it is built. The runtime library is linked
+# statically, so that the programs run on machines without a driver.
+set(GEM_CUDA_ARCHS "90a;80-virtual" CACHE STRING
+    "CUDA targets: 90a is Hopper machine code, 80-virtual code for any GPU from Ampere on, made at start")
+set(GEM_HAVE_CUDA OFF)
+if(NOT GEM_CUDA)
+    return()
+endif()
+find_program(GEM_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDACXX} /usr/local/cuda/bin)
+if(NOT GEM_NVCC)
+    if(NOT GEM_CUDA STREQUAL "AUTO")
+        message(FATAL_ERROR "GEM_CUDA is ON and nvcc was not found: put it on the PATH or set CUDA_HOME")
+    endif()
+    return()
+endif()
+set(CMAKE_CUDA_COMPILER ${GEM_NVCC})
+set(CMAKE_CUDA_ARCHITECTURES OFF) # given below
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+add_library(gem_cuda_flags INTERFACE)
+set(arch_flags "")
+foreach(arch ${GEM_CUDA_ARCHS})
+    if(arch MATCHES "^([0-9]+)-virtual$")
+        list(APPEND arch_flags "-gencode=arch=compute_${CMAKE_MATCH_1},code=compute_${CMAKE_MATCH_1}")
+    else()
+        list(APPEND arch_flags "-gencode=arch=compute_${arch},code=sm_${arch}")
+    endif()
+endforeach()
+# Host code of .cu files uses no exceptions and no run-time types: it links into C programs.
+target_compile_options(gem_cuda_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:${arch_flags} -lineinfo -Xcompiler=-fno-exceptions,-fno-rtti,-Wall,-Wextra>)
+target_compile_definitions(gem_cuda_flags INTERFACE GEM_HAVE_CUDA)
+target_link_libraries(gem_cuda_flags INTERFACE CUDA::cudart_static)
+set(GEM_HAVE_CUDA ON)

@@ -1,0 +1,281 @@
+/* attend_flash.cu - attention of many rows over pages, by tensor cores (FlashAttention,
+ * arXiv:2205.14135: scores stay on chip, a running maximum and sum a row).
+ *
+ * A CTA takes up to 64 query rows of one KV head: consecutive tokens of one sequence times the
+ * query heads of the group, so that a page (64 positions) is read once for all of them. Eight
+ * warps: four groups of 16 rows, and in each two warps that share the scores by columns (32
+ * positions each), the probabilities through shared memory, and the output by dims. Keys of the
+ * next page are fetched while the softmax and the values of this one are at work, and the other way
+ * round. Operands are f16 (f32 pages are rounded on the way in), sums f32. Order: pages ascending,
+ * so a row's bits depend on its position and its page borders alone. Score memory does not grow
+ * with length. Bound: the matrix rate of mma.sync, and shared-memory reads for the scores. */
+#include "backend/cuda/mma.cuh"
+
+namespace
+{
+
+enum { THREADS = 256, ROWS = 64, KEYS = GEM_PAGE };
+
+struct args {
+    gem_cuda_kv kv;
+    gem_cuda_rows rows;
+    const gem_cuda_block *block;
+    gem_cuda_queries q;
+};
+
+/* Byte of 16-byte chunk c of row r, rows of `width` halves. */
+__device__ inline uint32_t at_chunk(int width, int r, int c)
+{
+    return (uint32_t)(r * width * 2 + ((c ^ (r & 7)) << 4));
+}
+
+/* 64 rows x HD of a page into shared memory as f16. */
+template <int HD>
+__device__ inline void load_tile(uint32_t dst, uint8_t *, const __half *src, int tid)
+{
+#pragma unroll 8
+    for (int i = tid; i < KEYS * HD / 8; i += THREADS)
+        copy16(dst + 16 * i, src + 8 * i, true); /* pages are swizzled as at_chunk does it */
+}
+template <int HD> __device__ inline void load_tile(uint32_t, uint8_t *to, const float *src, int tid)
+{
+#pragma unroll 4
+    for (int i = tid; i < KEYS * HD / 8; i += THREADS) {
+        float4 a = __ldg((const float4 *)src + 2 * i), b = __ldg((const float4 *)src + 2 * i + 1);
+        __half2 h[4] = {__floats2half2_rn(a.x, a.y), __floats2half2_rn(a.z, a.w),
+                        __floats2half2_rn(b.x, b.y), __floats2half2_rn(b.z, b.w)};
+        *(uint4 *)(to + at_chunk(HD, i / (HD / 8), i % (HD / 8))) = *(uint4 *)h;
+    }
+}
+
+__device__ inline void pair_sync(int group) /* the two warps of a row group */
+{
+    asm volatile("bar.sync %0, 64;" ::"r"(group + 1) : "memory");
+}
+
+template <class E, int HD>
+__global__ void __launch_bounds__(THREADS, HD > 256 ? 1 : 2) flash(args a)
+{
+    extern __shared__ __align__(1024) uint8_t smem[];
+    uint8_t *qs = smem, *ks = qs + ROWS * HD * 2, *vs = ks + KEYS * HD * 2;
+    uint8_t *ps = vs + KEYS * HD * 2;             /* [64][64] f16 */
+    float *red = (float *)(ps + ROWS * KEYS * 2); /* [2][64] */
+    const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32, g = lane / 4, t = lane % 4;
+    const int rg = warp / 2, half = warp % 2;
+    const gem_cuda_kv &kv = a.kv;
+    const int head = blockIdx.y, group = a.q.n_heads / kv.n_kv_heads;
+    const int64_t page_values = 2 * GEM_PAGE * HD;
+    dependents_go();
+    dependency_wait();
+    /* long rows first: the last blocks see most keys */
+    const gem_cuda_block b = a.block[gridDim.x - 1 - blockIdx.x];
+    const int n = b.n_tokens * group;
+    const int32_t pos0 = __ldcg(a.rows.pos + b.row),
+                  pos1 = __ldcg(a.rows.pos + b.row + b.n_tokens - 1);
+    const int32_t *table = kv.table + (int64_t)__ldcg(a.rows.seq + b.row) * kv.table_stride;
+    const int32_t first = kv.window && pos0 >= kv.window ? (pos0 - kv.window + 1) / KEYS : 0;
+    const int32_t last = pos1 / KEYS;
+
+    const auto load = [&](uint8_t *to, int32_t page, bool values) {
+        if (page <= last) {
+            const E *src = (const E *)kv.pool +
+                           ((int64_t)__ldg(table + page) * kv.n_kv_heads + head) * page_values +
+                           (values ? (int64_t)GEM_PAGE * HD : 0);
+            load_tile<HD>(smem_u32(to), to, src, tid);
+        }
+        copy_commit();
+    };
+    load(ks, first, false);
+    load(vs, first, true);
+    for (int i = tid; i < ROWS * HD / 8; i += THREADS) {
+        int r = i / (HD / 8), c = i % (HD / 8);
+        __half2 h[4] = {};
+        if (r < n) {
+            const float4 *p = (const float4 *)(a.q.data + (int64_t)(b.row + r / group) * a.q.ld +
+                                               (head * group + r % group) * a.q.stride + 8 * c);
+            float4 u = __ldcg(p), w = __ldcg(p + 1);
+            h[0] = __floats2half2_rn(u.x, u.y), h[1] = __floats2half2_rn(u.z, u.w);
+            h[2] = __floats2half2_rn(w.x, w.y), h[3] = __floats2half2_rn(w.z, w.w);
+        }
+        *(uint4 *)(qs + at_chunk(HD, r, c)) = *(uint4 *)h;
+    }
+
+    int32_t pos[2]; /* of this lane's rows; -1: no row */
+    for (int u = 0; u < 2; u++) {
+        int r = rg * 16 + g + 8 * u;
+        pos[u] = r < n ? __ldcg(a.rows.pos + b.row + r / group) : -1;
+    }
+    constexpr int TILES = HD / 2 / 8; /* 8-dim columns of this warp's half */
+    float o[TILES][4];
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+        o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+    float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
+    const float log2e = 1.4426950408889634f;
+
+    for (int32_t page = first; page <= last; page++) {
+        copy_wait<1>();
+        __syncthreads(); /* keys are there */
+        float s[4][4] = {};
+#pragma unroll 4
+        for (int kk = 0; kk < HD / 16; kk++) {
+            uint32_t x[4], k0[4], k1[4];
+            ldmatrix4(x, smem_u32(qs + at_chunk(HD, rg * 16 + lane % 16, 2 * kk + lane / 16)));
+            int key = half * 32 + lane / 16 * 8 + lane % 8, c = 2 * kk + lane / 8 % 2;
+            ldmatrix4(k0, smem_u32(ks + at_chunk(HD, key, c)));
+            ldmatrix4(k1, smem_u32(ks + at_chunk(HD, key + 16, c)));
+            mma16816(s[0], x, k0[0], k0[1]);
+            mma16816(s[1], x, k0[2], k0[3]);
+            mma16816(s[2], x, k1[0], k1[1]);
+            mma16816(s[3], x, k1[2], k1[3]);
+        }
+        const int32_t key0 = page * KEYS + half * 32;
+        if (page * KEYS + KEYS - 1 > pos0 || n < ROWS ||
+            (kv.window && pos1 - page * KEYS >= kv.window))
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                int32_t key = key0 + i / 4 * 8 + 2 * t + i % 2, p = pos[i % 4 / 2];
+                if (key > p || (kv.window && p - key >= kv.window)) s[i / 4][i % 4] = -INFINITY;
+            }
+        float top[2], fade[2];
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            top[u] = -INFINITY;
+            for (int i = 0; i < 4; i++)
+                top[u] = fmaxf(top[u], fmaxf(s[i][2 * u], s[i][2 * u + 1]));
+            top[u] = fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 1));
+            top[u] = fmaxf(top[u], __shfl_xor_sync(~0u, top[u], 2));
+            if (t == 0) red[half * ROWS + rg * 16 + g + 8 * u] = top[u];
+        }
+        __syncthreads(); /* keys are read, maxima are there */
+        load(ks, page + 1, false);
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            float other = red[(1 - half) * ROWS + rg * 16 + g + 8 * u];
+            float now = fmaxf(m[u], fmaxf(top[u], other));
+            float f = now == -INFINITY ? 0.0f : now * log2e;
+            fade[u] = exp2f(m[u] * log2e - f);
+            m[u] = now;
+            float sum = 0;
+            for (int i = 0; i < 4; i++) {
+                float p0 = exp2f(fmaf(s[i][2 * u], log2e, -f));
+                float p1 = exp2f(fmaf(s[i][2 * u + 1], log2e, -f));
+                sum += p0 + p1;
+                int r = rg * 16 + g + 8 * u;
+                *(__half2 *)(ps + at_chunk(KEYS, r, half * 4 + i) + 4 * t) =
+                    __floats2half2_rn(p0, p1);
+            }
+            l[u] = fmaf(l[u], fade[u], sum);
+        }
+        if (__any_sync(~0u, fade[0] != 1.0f || fade[1] != 1.0f))
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                o[i][0] *= fade[0], o[i][1] *= fade[0];
+                o[i][2] *= fade[1], o[i][3] *= fade[1];
+            }
+        copy_wait<1>();
+        __syncthreads(); /* values and probabilities are there */
+#pragma unroll
+        for (int kk = 0; kk < KEYS / 16; kk++) {
+            uint32_t p[4];
+            ldmatrix4(p, smem_u32(ps + at_chunk(KEYS, rg * 16 + lane % 16, 2 * kk + lane / 16)));
+#pragma unroll
+            for (int i = 0; i < TILES; i += 2) {
+                uint32_t v[4];
+                int key = kk * 16 + lane % 16, c = half * (HD / 16) + i + lane / 16;
+                ldmatrix4_trans(v, smem_u32(vs + at_chunk(HD, key, c)));
+                mma16816(o[i], p, v[0], v[1]);
+                mma16816(o[i + 1], p, v[2], v[3]);
+            }
+        }
+        __syncthreads(); /* values are read */
+        load(vs, page + 1, true);
+    }
+    for (int u = 0; u < 2; u++) {
+        l[u] += __shfl_xor_sync(~0u, l[u], 1);
+        l[u] += __shfl_xor_sync(~0u, l[u], 2);
+        if (t == 0) red[half * ROWS + rg * 16 + g + 8 * u] = l[u];
+    }
+    pair_sync(rg);
+    for (int u = 0; u < 2; u++) {
+        int r = rg * 16 + g + 8 * u;
+        if (r >= n) continue;
+        float f = 1.0f / (red[r] + red[ROWS + r]);
+        const int64_t row = b.row + r / group, h = head * group + r % group;
+        const int d = half * (HD / 2) + 2 * t;
+        float *out = a.q.dst + row * a.q.ld_dst + h * HD + d;
+        const float *gate = a.q.data + row * a.q.ld + h * a.q.stride + HD + d;
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+            float2 x = make_float2(o[i][2 * u] * f, o[i][2 * u + 1] * f);
+            if (a.q.gated) {
+                x.x *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * i)));
+                x.y *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * i + 1)));
+            }
+            *(float2 *)(out + 8 * i) = x;
+        }
+    }
+}
+
+template <int HD> size_t smem_bytes()
+{
+    return (size_t)3 * 64 * HD * 2 + 64 * 64 * 2 + 2 * 64 * 4;
+}
+
+template <class E, int HD>
+cudaError_t run(const gem_cuda_stream *s, const args &a, int32_t n_blocks)
+{
+    return launch(s, flash<E, HD>, dim3((unsigned)n_blocks, (unsigned)a.kv.n_kv_heads), THREADS,
+                  smem_bytes<HD>(), a);
+}
+
+template <class E> cudaError_t by_head(const gem_cuda_stream *s, const args &a, int32_t n_blocks)
+{
+    switch (a.kv.head_dim) {
+    case 64:
+        return run<E, 64>(s, a, n_blocks);
+    case 128:
+        return run<E, 128>(s, a, n_blocks);
+    case 256:
+        return run<E, 256>(s, a, n_blocks);
+    case 512:
+        return run<E, 512>(s, a, n_blocks);
+    }
+    return cudaErrorInvalidValue;
+}
+
+template <class E, int HD> cudaError_t init()
+{
+    return cudaFuncSetAttribute(flash<E, HD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)smem_bytes<HD>());
+}
+
+} // namespace
+
+bool gem_cuda_flash_head(int head_dim)
+{
+    return head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
+}
+
+cudaError_t gem_cuda_attend_flash(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                  const gem_cuda_rows *rows, const gem_cuda_block *block,
+                                  int32_t n_blocks, const gem_cuda_queries *q)
+{
+    args a = {*kv, *rows, block, *q};
+    return kv->f16 ? by_head<__half>(s, a, n_blocks) : by_head<float>(s, a, n_blocks);
+}
+
+cudaError_t gem_cuda_flash_init(const gem_cuda_stream *s)
+{
+    cudaError_t e = cudaSuccess;
+    if (!e) e = init<float, 64>();
+    if (!e) e = init<float, 128>();
+    if (!e) e = init<float, 256>();
+    if (!e) e = init<__half, 64>();
+    if (!e) e = init<__half, 128>();
+    if (!e) e = init<__half, 256>();
+    if (smem_bytes<512>() > s->max_smem) return e;
+    if (!e) e = init<float, 512>();
+    if (!e) e = init<__half, 512>();
+    return e;
+}

@@ -1,0 +1,275 @@
+/* attend_mma.cu - attention of a few rows over f16 pages at the memory roof: decode.
+ *
+ * A CTA takes one part of a sequence, one KV head and up to eight of its query heads. Its warps
+ * take tiles of 16 positions in turn; keys and values of a tile arrive by one bulk copy each in a
+ * ring of three slots. Positions are the 16 rows of m16n8k16 and queries its 8 columns, so a group
+ * of eight query heads needs no padding: scores' = K q', the maximum over positions by three
+ * shuffles, probabilities to f16 and turned around by movmatrix, output' += V' p'. Warps merge
+ * through shared memory, parts by the merge of attend_split.cu, both in ascending order. Positions
+ * that earlier tokens wrote are fetched before the kernel ahead has ended. Bound: memory, 4 bytes
+ * of keys and values a position and dim. Figures: docs/cuda.md. */
+#include "backend/cuda/mma.cuh"
+#include "backend/cuda/parts.cuh"
+#include "backend/cuda/ring.cuh"
+
+namespace
+{
+
+enum { WARPS = 4, THREADS = WARPS * 32, SLOTS = 3, TILE = 16, QUERIES = 8 };
+
+__device__ inline uint32_t turned(uint32_t x)
+{
+    uint32_t y;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
+template <int HD>
+__global__ void __launch_bounds__(THREADS)
+    attend_mma(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
+               float *partial, int64_t partial_ld)
+{
+    extern __shared__ __align__(128) uint8_t smem[];
+    __shared__ float stat[2][WARPS][QUERIES]; /* maximum and sum of each warp */
+    __shared__ __align__(8) uint64_t bars[WARPS][SLOTS];
+    constexpr int BYTES = TILE * HD * 2, TILES = HD / 16;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int group = q.n_heads / kv.n_kv_heads, groups = (group + QUERIES - 1) / QUERIES;
+    const int head = blockIdx.y / groups, h0 = head * group + blockIdx.y % groups * QUERIES;
+    const int n_q = min((int)QUERIES, head * group + group - h0);
+    const int64_t r = blockIdx.z;
+    uint8_t *ring = smem + warp * SLOTS * BYTES;
+    dependents_go();
+    /* ids and tables were uploaded before the first kernel of this batch */
+    const int32_t pos = __ldcg(rows.pos + r), seq = __ldcg(rows.seq + r);
+    const part p = part_of(kv, pos, (int32_t)blockIdx.x, max_splits);
+    if ((int32_t)blockIdx.x >= p.n) return;
+
+    /* this warp's tiles: every WARPS-th of those that hold a position the row sees */
+    const int32_t seen0 = kv.window && pos >= kv.window ? pos - kv.window + 1 : 0;
+    const int32_t tile0 = max(p.first * GEM_PAGE, seen0) / TILE;
+    const int32_t tile1 = min(p.last * GEM_PAGE + GEM_PAGE - 1, pos) / TILE;
+    const int32_t n_tiles = tile1 < tile0 + warp ? 0 : (tile1 - tile0 - warp) / WARPS + 1;
+    const auto source =
+        [&](int32_t load) { /* loads 2i, 2i + 1: keys, values of tile i */
+                            int32_t at = (tile0 + warp + load / 2 * WARPS) * TILE;
+                            const __half *page = page_part<__half>(kv, seq, at, head);
+                            return page + (load % 2 ? GEM_PAGE * HD : 0) + at % GEM_PAGE * HD;
+        };
+    const auto old = [&](int32_t load) { /* not written by this batch: rows of it are few */
+                                         return (tile0 + warp + load / 2 * WARPS) * TILE + TILE +
+                                                    GEM_CUDA_FEW <=
+                                                pos;
+    };
+    const int32_t n_loads = 2 * n_tiles;
+    int32_t issued = 0;
+#if __CUDA_ARCH__ >= 900
+    const uint64_t policy = evict_first();
+    if (lane == 0)
+        for (int i = 0; i < SLOTS; i++)
+            barrier_init(&bars[warp][i]);
+    barriers_visible();
+    __syncwarp();
+    const auto issue = [&] {
+        if (lane == 0)
+            fetch(ring + issued % SLOTS * BYTES, source(issued), BYTES, &bars[warp][issued % SLOTS],
+                  policy);
+        issued++;
+    };
+    while (issued < min(n_loads, (int32_t)SLOTS) && old(issued))
+        issue();
+    dependency_wait();
+    while (issued < min(n_loads, (int32_t)SLOTS))
+        issue();
+#else
+    (void)bars; /* cp.async counts groups itself */
+    const auto issue = [&] {
+        if (issued < n_loads)
+            fetch_lanes(ring + issued % SLOTS * BYTES, source(issued), BYTES, lane);
+        commit();
+        issued++;
+    };
+    dependency_wait();
+    while (issued < SLOTS)
+        issue();
+#endif
+
+    uint32_t x[TILES][2]; /* queries as the k x 8 side */
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float2 v = make_float2(0, 0);
+            if (g < n_q)
+                v = __ldcg((const float2 *)(q.data + r * q.ld + (h0 + g) * q.stride + 16 * i +
+                                            8 * j + 2 * t));
+            __half2 h = __floats2half2_rn(v.x, v.y);
+            x[i][j] = *(uint32_t *)&h;
+        }
+    float o[TILES][4];
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+        o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+    float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
+    const float log2e = 1.4426950408889634f;
+
+    const auto await_load = [&](int32_t load) {
+#if __CUDA_ARCH__ >= 900
+        await(&bars[warp][load % SLOTS], (uint32_t)(load / SLOTS & 1));
+#else
+        await_group(SLOTS);
+#endif
+    };
+    const auto refill = [&] {
+        __syncwarp();
+#if __CUDA_ARCH__ >= 900
+        if (issued < n_loads) issue();
+#else
+        issue();
+#endif
+    };
+    for (int32_t i = 0; i < n_tiles; i++) {
+        const uint32_t keys = shared_at(ring + 2 * i % SLOTS * BYTES);
+        const uint32_t values = shared_at(ring + (2 * i + 1) % SLOTS * BYTES);
+        float s[2][4] = {}; /* two chains: even and odd steps */
+        await_load(2 * i);
+#pragma unroll
+        for (int k = 0; k < TILES; k++) {
+            uint32_t a[4];
+            int row = lane % 16, c = 2 * k + lane / 16;
+            ldmatrix4(a, keys + (uint32_t)(row * HD * 2 + ((c ^ (row & 7)) << 4)));
+            mma16816(s[k % 2], a, x[k][0], x[k][1]);
+        }
+        refill();
+        const int32_t at = (tile0 + warp + i * WARPS) * TILE;
+        float v[4], fade[2];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int32_t key = at + g + 8 * (j / 2);
+            v[j] = key <= pos && key >= seen0 ? s[0][j] + s[1][j] : -INFINITY;
+        }
+        bool grew = false;
+#pragma unroll
+        for (int u = 0; u < 2; u++) { /* columns 2t, 2t + 1 */
+            float top = fmaxf(v[u], v[2 + u]);
+            for (int w = 4; w < 32; w *= 2)
+                top = fmaxf(top, __shfl_xor_sync(~0u, top, w));
+            float now = fmaxf(m[u], top), f = now == -INFINITY ? 0.0f : now * log2e;
+            fade[u] = exp2f(m[u] * log2e - f);
+            grew |= now > m[u];
+            m[u] = now;
+            v[u] = exp2f(fmaf(v[u], log2e, -f));
+            v[2 + u] = exp2f(fmaf(v[2 + u], log2e, -f));
+            l[u] = fmaf(l[u], fade[u], v[u] + v[2 + u]);
+        }
+        if (__any_sync(~0u, grew))
+#pragma unroll
+            for (int j = 0; j < TILES; j++) {
+                o[j][0] *= fade[0], o[j][1] *= fade[1];
+                o[j][2] *= fade[0], o[j][3] *= fade[1];
+            }
+        __half2 h0v = __floats2half2_rn(v[0], v[1]), h1v = __floats2half2_rn(v[2], v[3]);
+        const uint32_t b0 = turned(*(uint32_t *)&h0v), b1 = turned(*(uint32_t *)&h1v);
+        await_load(2 * i + 1);
+#pragma unroll
+        for (int j = 0; j < TILES; j++) {
+            uint32_t a[4];
+            int row = lane / 16 * 8 + lane % 8, c = 2 * j + lane / 8 % 2;
+            ldmatrix4_trans(a, values + (uint32_t)(row * HD * 2 + ((c ^ (row & 7)) << 4)));
+            mma16816(o[j], a, b0, b1);
+        }
+        refill();
+    }
+
+    /* merge: the ring is free once every warp is here */
+    for (int u = 0; u < 2; u++) {
+        for (int w = 4; w < 32; w *= 2)
+            l[u] += __shfl_xor_sync(~0u, l[u], w);
+        if (g == 0) {
+            stat[0][warp][2 * t + u] = m[u];
+            stat[1][warp][2 * t + u] = l[u];
+        }
+    }
+    __syncthreads();
+    float *out = (float *)smem + warp * QUERIES * HD; /* [query][dim] */
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            out[(2 * t + k % 2) * HD + 16 * j + g + 8 * (k / 2)] = o[j][k];
+    __syncthreads();
+    for (int i = threadIdx.x; i < n_q * HD; i += THREADS) {
+        int c = i / HD, d = i % HD;
+        float top = -INFINITY, total = 0, sum = 0;
+        for (int w = 0; w < WARPS; w++)
+            top = fmaxf(top, stat[0][w][c]);
+        for (int w = 0; w < WARPS; w++) {
+            if (stat[0][w][c] == -INFINITY) continue;
+            float f = expf(stat[0][w][c] - top);
+            total = fmaf(f, stat[1][w][c], total);
+            sum = fmaf(f, ((float *)smem)[(w * QUERIES + c) * HD + d], sum);
+        }
+        float *to =
+            partial + ((r * q.n_heads + h0 + c) * (max_splits + 1) + blockIdx.x) * partial_ld;
+        to[d] = sum;
+        if (d == 0) {
+            to[HD] = top;
+            to[HD + 1] = total;
+        }
+    }
+}
+
+template <int HD> size_t smem_bytes()
+{
+    return (size_t)WARPS * SLOTS * TILE * HD * 2; /* the merge takes WARPS * 8 * HD * 4, less */
+}
+
+template <int HD>
+cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_rows *rows,
+                const gem_cuda_queries *q, int32_t n, int32_t splits, float *partial)
+{
+    int group = q->n_heads / kv->n_kv_heads, groups = (group + QUERIES - 1) / QUERIES;
+    dim3 grid((unsigned)splits + 1, (unsigned)(kv->n_kv_heads * groups), (unsigned)n);
+    return launch(s, attend_mma<HD>, grid, THREADS, smem_bytes<HD>(), *kv, *rows, *q, splits,
+                  partial, (int64_t)HD + 4);
+}
+
+template <int HD> cudaError_t init()
+{
+    return cudaFuncSetAttribute(attend_mma<HD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)smem_bytes<HD>());
+}
+
+} // namespace
+
+bool gem_cuda_mma_head(const gem_cuda_stream *s, int head_dim, bool f16)
+{
+    return f16 && gem_cuda_flash_head(head_dim) &&
+           (head_dim < 512 || smem_bytes<512>() + 1024 <= s->max_smem);
+}
+
+cudaError_t gem_cuda_attend_mma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
+                                int32_t splits, float *partial)
+{
+    switch (kv->head_dim) {
+    case 64:
+        return run<64>(s, kv, rows, q, n, splits, partial);
+    case 128:
+        return run<128>(s, kv, rows, q, n, splits, partial);
+    case 256:
+        return run<256>(s, kv, rows, q, n, splits, partial);
+    case 512:
+        return run<512>(s, kv, rows, q, n, splits, partial);
+    }
+    return cudaErrorInvalidValue;
+}
+
+cudaError_t gem_cuda_mma_init(const gem_cuda_stream *s)
+{
+    cudaError_t e = init<64>();
+    if (!e) e = init<128>();
+    if (!e) e = init<256>();
+    if (!e && gem_cuda_mma_head(s, 512, true)) e = init<512>();
+    return e;
+}

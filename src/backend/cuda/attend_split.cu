@@ -1,0 +1,353 @@
+/* attend_split.cu - queries, keys and values of a layer, and attention of a few rows over pages.
+ *
+ * append: one CTA a head and row: norm, rotation, scale; keys and values go into their page.
+ * attend: one CTA a part of a sequence, KV head and row, for up to eight query heads at once. A
+ * page is 64 positions: scores first (a warp takes eight positions, four lanes share one and read
+ * 16 bytes each), then the running maximum, then values (a thread owns four dims and every few-th
+ *   position). Keys and values are read once, from memory straight into registers. All in f32.
+ * merge: parts in ascending order. Borders of parts depend on the position alone, so bits do not
+ *   depend on load or company.
+ * Bound: memory in f32 (16 bytes feed 32 multiplies a lane); f16 needs the conversion too and stays
+ * further from the roof. */
+#include "backend/cuda/parts.cuh"
+
+namespace
+{
+
+enum { THREADS = 256, WARPS = THREADS / 32, MAX_DIM = 512 };
+
+/* Not finite becomes 0; f16 saturates: a page's values are always finite. */
+__device__ inline float to_page(float x, float *)
+{
+    return fabsf(x) <= 3.402823466e38f ? x : 0.0f;
+}
+__device__ inline __half to_page(float x, __half *)
+{
+    x = fabsf(x) <= 3.402823466e38f ? x : 0.0f;
+    return __float2half_rn(fminf(fmaxf(x, -65504.0f), 65504.0f));
+}
+
+template <class E> __global__ void append(gem_cuda_qkv a, gem_cuda_kv kv, gem_cuda_rows rows)
+{
+    __shared__ float x[MAX_DIM], shared[33];
+    const int hd = kv.head_dim, h = blockIdx.x;
+    const int64_t r = blockIdx.y;
+    const bool query = h < a.n_heads;
+    const int64_t at = query ? h * a.q_stride : (int64_t)(h - a.n_heads) * hd;
+    dependents_go();
+    dependency_wait();
+    float sum = 0;
+    for (int i = threadIdx.x; i < hd; i += blockDim.x) {
+        x[i] = view_at(query ? a.q : a.k, r, at + i);
+        sum = fmaf(x[i], x[i], sum);
+    }
+    E *page = NULL;
+    const int32_t pos = __ldcg(rows.pos + r);
+    const int slot = pos % GEM_PAGE;
+    const bool swizzled = page_swizzled(hd, page);
+    if (!query) {
+        page = page_part<E>(kv, __ldcg(rows.seq + r), pos, h - a.n_heads);
+        E *v = page + GEM_PAGE * hd;
+        float own = 0;
+        if (a.v_norm && !a.v_from_k)
+            for (int i = threadIdx.x; i < hd; i += blockDim.x) {
+                float y = view_at(a.v, r, at + i);
+                own = fmaf(y, y, own);
+            }
+        float f = 1.0f;
+        if (a.v_norm) f = rsqrtf(block_sum(a.v_from_k ? sum : own, shared) / (float)hd + a.eps);
+        for (int i = threadIdx.x; i < hd; i += blockDim.x)
+            v[page_at(hd, slot, i, swizzled)] =
+                to_page((a.v_from_k ? x[i] : view_at(a.v, r, at + i)) * f, v);
+    }
+    const float *w = query ? a.q_norm : a.k_norm;
+    if (w) {
+        float f = rsqrtf(block_sum(sum, shared) / (float)hd + a.eps);
+        for (int i = threadIdx.x; i < hd; i += blockDim.x)
+            x[i] *= f * w[i];
+    }
+    __syncthreads();
+    const float scale = query ? a.q_scale : 1.0f;
+    for (int i = threadIdx.x; i < hd; i += blockDim.x) {
+        float y = x[i];
+        if (i < 2 * a.half) {
+            int j = i < a.half ? i : i - a.half;
+            float c = a.cs[r * a.half + j], s = a.sn[r * a.half + j];
+            y = i < a.half ? x[i] * c - x[i + a.half] * s : x[i] * c + x[i - a.half] * s;
+        }
+        if (query)
+            a.q_out[r * a.ldq + at + i] = y * scale;
+        else
+            page[page_at(hd, slot, i, swizzled)] = to_page(y, page);
+    }
+    if (query) /* a gate that stands behind the head */
+        for (int64_t i = hd + threadIdx.x; i < a.q_stride; i += blockDim.x)
+            a.q_out[r * a.ldq + at + i] = view_at(a.q, r, at + i);
+}
+
+template <class E> struct pack; /* what 16 bytes of keys are */
+template <> struct pack<float> {
+    enum { N = 4 };
+    __device__ static void get(const float *p, float v[4])
+    {
+        float4 x = __ldcs((const float4 *)p);
+        v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+    }
+    __device__ static void four(const float *p, float v[4])
+    {
+        get(p, v);
+    }
+};
+template <> struct pack<__half> {
+    enum { N = 8 };
+    __device__ static void get(const __half *p, float v[8])
+    {
+        uint4 x = __ldcs((const uint4 *)p);
+        const __half2 *h = (const __half2 *)&x;
+        for (int i = 0; i < 4; i++) {
+            float2 f = __half22float2(h[i]);
+            v[2 * i] = f.x, v[2 * i + 1] = f.y;
+        }
+    }
+    __device__ static void four(const __half *p, float v[4])
+    {
+        uint2 x = __ldcs((const uint2 *)p);
+        const __half2 *h = (const __half2 *)&x;
+        for (int i = 0; i < 2; i++) {
+            float2 f = __half22float2(h[i]);
+            v[2 * i] = f.x, v[2 * i + 1] = f.y;
+        }
+    }
+};
+
+/* G query heads of one KV head. grid: part, KV head x groups of G, row. */
+template <class E, int G>
+__global__ void __launch_bounds__(THREADS)
+    attend(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
+           float *partial, int64_t partial_ld)
+{
+    extern __shared__ __align__(16) float smem[];
+    constexpr int N = pack<E>::N;
+    const int hd = kv.head_dim, group = q.n_heads / kv.n_kv_heads, groups = (group + G - 1) / G;
+    const int head = blockIdx.y / groups, h0 = head * group + (blockIdx.y % groups) * G;
+    const int n_q = min(G, head * group + group - h0);
+    const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
+    const int64_t r = blockIdx.z;
+    float *qs = smem;                  /* [G][hd] */
+    float *score = qs + G * hd;        /* [64][G] */
+    float *top = score + GEM_PAGE * G; /* [G] each */
+    float *fade = top + G, *total = fade + G;
+    float *sums = top + 4 * G; /* [value threads][G][4], after the last page; 16-aligned */
+    dependents_go();
+    dependency_wait();
+    const int32_t pos = __ldcg(rows.pos + r), seq = __ldcg(rows.seq + r);
+    const part p = part_of(kv, pos, (int32_t)blockIdx.x, max_splits);
+    if ((int32_t)blockIdx.x >= p.n) return;
+    for (int i = tid; i < G * hd; i += THREADS)
+        qs[i] = i / hd < n_q ? __ldcg(q.data + r * q.ld + (h0 + i / hd) * q.stride + i % hd) : 0.0f;
+    if (tid < G) {
+        top[tid] = -INFINITY;
+        total[tid] = 0;
+    }
+    const bool swizzled = page_swizzled(hd, (const E *)NULL);
+    /* value threads: hd / 4 share a position, `lots` positions at once */
+    const int width = hd / 4, lots = THREADS / width, lot = tid / width, dim = tid % width * 4;
+    float o[G][4] = {};
+    __syncthreads();
+
+    for (int32_t page = p.first; page <= p.last; page++) {
+        const E *keys = page_part<E>(kv, seq, page * GEM_PAGE, head);
+        const E *values = keys + GEM_PAGE * hd;
+        { /* scores */
+            const int slot = warp * 8 + lane / 4, t = lane % 4, at = page * GEM_PAGE + slot;
+            const bool seen = at <= pos && (!kv.window || pos - at < kv.window);
+            float s[G] = {};
+            if (seen)
+#pragma unroll 4
+                for (int i = t * N; i < hd; i += 4 * N) {
+                    float v[N];
+                    pack<E>::get(keys + page_at(hd, slot, i, swizzled), v);
+#pragma unroll
+                    for (int g = 0; g < G; g++)
+#pragma unroll
+                        for (int j = 0; j < N; j += 4) {
+                            float4 x = *(const float4 *)(qs + g * hd + i + j);
+                            s[g] = fmaf(v[j], x.x, s[g]);
+                            s[g] = fmaf(v[j + 1], x.y, s[g]);
+                            s[g] = fmaf(v[j + 2], x.z, s[g]);
+                            s[g] = fmaf(v[j + 3], x.w, s[g]);
+                        }
+                }
+#pragma unroll
+            for (int g = 0; g < G; g++) {
+                s[g] += __shfl_xor_sync(~0u, s[g], 1);
+                s[g] += __shfl_xor_sync(~0u, s[g], 2);
+                if (t == 0) score[slot * G + g] = seen ? s[g] : -INFINITY;
+            }
+        }
+        __syncthreads();
+        for (int g = warp; g < G; g += WARPS) { /* running maximum; a warp a head */
+            float a = score[lane * G + g], b = score[(lane + 32) * G + g];
+            float m = fmaxf(warp_max(fmaxf(a, b)), top[g]), f = m == -INFINITY ? 0.0f : m;
+            a = expf(a - f);
+            b = expf(b - f);
+            float sum = warp_sum(a + b), old = expf(top[g] - f);
+            score[lane * G + g] = a;
+            score[(lane + 32) * G + g] = b;
+            __syncwarp();
+            if (lane == 0) {
+                fade[g] = old;
+                total[g] = total[g] * old + sum;
+                top[g] = m;
+            }
+        }
+        __syncthreads();
+        if (lot < lots) {
+#pragma unroll
+            for (int g = 0; g < G; g++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    o[g][j] *= fade[g];
+            const int n = min(GEM_PAGE, pos - page * GEM_PAGE + 1);
+#pragma unroll 8
+            for (int slot = lot; slot < n; slot += lots) {
+                float v[4];
+                pack<E>::four(values + page_at(hd, slot, dim, swizzled), v);
+#pragma unroll
+                for (int g = 0; g < G; g++) {
+                    float w = score[slot * G + g];
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        o[g][j] = fmaf(w, v[j], o[g][j]);
+                }
+            }
+        }
+        __syncthreads();
+    }
+    if (lot < lots)
+        for (int g = 0; g < G; g++)
+            *(float4 *)(sums + (g * THREADS + tid) * 4) =
+                make_float4(o[g][0], o[g][1], o[g][2], o[g][3]);
+    __syncthreads();
+    for (int i = tid; i < n_q * hd; i += THREADS) {
+        int g = i / hd, d = i % hd;
+        float sum = 0;
+        for (int l = 0; l < lots; l++)
+            sum += sums[(g * THREADS + l * width + d / 4) * 4 + d % 4];
+        if (max_splits == 1) {
+            put(q, r, h0 + g, hd, d, sum / total[g]);
+            continue;
+        }
+        float *out =
+            partial + ((r * q.n_heads + h0 + g) * (max_splits + 1) + blockIdx.x) * partial_ld;
+        out[d] = sum;
+        if (d == 0) {
+            out[hd] = top[g];
+            out[hd + 1] = total[g];
+        }
+    }
+}
+
+/* grid: head, row */
+__global__ void merge(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
+                      const float *partial, int64_t partial_ld)
+{
+    __shared__ float weight[GEM_CUDA_MAX_SPLITS + 1];
+    const int hd = kv.head_dim;
+    const int64_t r = blockIdx.y, h = blockIdx.x;
+    dependents_go();
+    dependency_wait();
+    const part p = part_of(kv, __ldcg(rows.pos + r), 0, max_splits);
+    const float *in = partial + (r * q.n_heads + h) * (max_splits + 1) * partial_ld;
+    float top = -INFINITY, total = 0;
+    for (int i = 0; i < p.n; i++)
+        top = fmaxf(top, __ldcg(in + i * partial_ld + hd));
+    for (int i = threadIdx.x; i < p.n; i += blockDim.x)
+        weight[i] = expf(__ldcg(in + i * partial_ld + hd) - top);
+    __syncthreads();
+    for (int i = 0; i < p.n; i++)
+        total = fmaf(weight[i], __ldcg(in + i * partial_ld + hd + 1), total);
+    for (int d = threadIdx.x; d < hd; d += blockDim.x) {
+        float sum = 0;
+        for (int i = 0; i < p.n; i++)
+            sum = fmaf(weight[i], __ldcg(in + i * partial_ld + d), sum);
+        put(q, r, h, hd, d, sum / total);
+    }
+}
+
+template <class E, int G>
+cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_rows *rows,
+                const gem_cuda_queries *q, int32_t n, int32_t max_splits, float *partial)
+{
+    int group = q->n_heads / kv->n_kv_heads, groups = (group + G - 1) / G;
+    size_t smem =
+        sizeof(float) * (size_t)(G * kv->head_dim + GEM_PAGE * G + 4 * G + 4 * THREADS * G);
+    dim3 grid((unsigned)(max_splits > 1 ? max_splits + 1 : 1), (unsigned)(kv->n_kv_heads * groups),
+              (unsigned)n);
+    return launch(s, attend<E, G>, grid, THREADS, smem, *kv, *rows, *q, max_splits, partial,
+                  (int64_t)kv->head_dim + 4);
+}
+
+template <class E>
+cudaError_t by_group(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_rows *rows,
+                     const gem_cuda_queries *q, int32_t n, int32_t max_splits, float *partial)
+{
+    int group = q->n_heads / kv->n_kv_heads;
+    if (group <= 2) return run<E, 2>(s, kv, rows, q, n, max_splits, partial);
+    if (group <= 4) return run<E, 4>(s, kv, rows, q, n, max_splits, partial);
+    return run<E, 8>(s, kv, rows, q, n, max_splits, partial);
+}
+
+} // namespace
+
+cudaError_t gem_cuda_append(const gem_cuda_stream *s, const gem_cuda_qkv *a, const gem_cuda_kv *kv,
+                            const gem_cuda_rows *rows, int32_t n)
+{
+    dim3 grid((unsigned)(a->n_heads + kv->n_kv_heads), (unsigned)n);
+    return launch(s, kv->f16 ? append<__half> : append<float>, grid, 128, 0, *a, *kv, *rows);
+}
+
+int gem_cuda_max_splits(int n_kv_heads, int group)
+{
+    int ctas = n_kv_heads * ((group + 7) / 8);
+    int n = (n_kv_heads < 8 ? 132 : 264) / ctas; /* one or two CTAs on each multiprocessor */
+    return n < 2 ? 2 : n > GEM_CUDA_MAX_SPLITS - 1 ? GEM_CUDA_MAX_SPLITS - 1 : n;
+}
+
+size_t gem_cuda_partial_floats(int n_heads, int n_kv_heads, int head_dim)
+{
+    int splits = gem_cuda_max_splits(n_kv_heads, n_heads / n_kv_heads) + 1;
+    return (size_t)GEM_CUDA_FEW * (size_t)n_heads * (size_t)splits * ((size_t)head_dim + 4);
+}
+
+cudaError_t gem_cuda_attend_split(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                  const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
+                                  bool split, float *partial)
+{
+    int32_t splits = split ? gem_cuda_max_splits(kv->n_kv_heads, q->n_heads / kv->n_kv_heads) : 1;
+    cudaError_t e;
+    if (split && gem_cuda_mma_head(s, kv->head_dim, kv->f16))
+        e = gem_cuda_attend_mma(s, kv, rows, q, n, splits, partial);
+    else
+        e = kv->f16 ? by_group<__half>(s, kv, rows, q, n, splits, partial)
+                    : by_group<float>(s, kv, rows, q, n, splits, partial);
+    if (e || splits == 1) return e;
+    return launch(s, merge, dim3((unsigned)q->n_heads, (unsigned)n), 128, 0, *kv, *rows, *q, splits,
+                  (const float *)partial, (int64_t)kv->head_dim + 4);
+}
+
+template <class E, int G> static cudaError_t raise_smem()
+{
+    return cudaFuncSetAttribute(attend<E, G>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);
+}
+
+cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s)
+{
+    cudaError_t e = gem_cuda_slab_init(s);
+    if (!e) e = gem_cuda_tile_init(s);
+    if (!e) e = gem_cuda_flash_init(s);
+    if (!e) e = gem_cuda_mma_init(s);
+    if (!e) e = raise_smem<float, 8>();
+    if (!e) e = raise_smem<__half, 8>();
+    return e;
+}

@@ -1,0 +1,204 @@
+/* cuda.h - inside the CUDA backend: what an open backend holds, and the kernels' launchers. C11 on
+ * the host side (cuda*.c), CUDA C++ on the device side (*.cu); this header is read by both.
+ *
+ * Values. Activations are f32 rows in device memory. A linear op may leave its result as several
+ * partial sums; whoever reads it adds them up in a fixed order (gem_cuda_view), so that no op has a
+ * kernel of its own for that. No kernel adds floats atomically: equal input gives equal bits. */
+#ifndef GEM_CUDA_H
+#define GEM_CUDA_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "backend/backend.h"
+#include <cuda_runtime_api.h>
+
+enum {
+    GEM_CUDA_FEW = 8,      /* rows that the decode routes take at once */
+    GEM_CUDA_SLAB_K = 256, /* a slab is 16 weight rows x 256 values of k */
+    GEM_CUDA_SLAB_ROWS = 16,
+    GEM_CUDA_TILE = 128,      /* rows of a batch are padded to it by the tile route */
+    GEM_CUDA_MAX_SPLITS = 66, /* parts of a sequence that decode attention works on at once */
+    GEM_CUDA_MAX_GROUP = 64   /* query heads on one KV head */
+};
+
+/* Rows of f32 as they stand in memory: value(r, i) = bias[i] + scale[r] * (p[0] + p[1] + ...),
+ * p[j] = data[j * part_stride + r * ld + i]. bias, scale: NULL when absent. */
+typedef struct gem_cuda_view {
+    const float *data;
+    const float *bias;
+    const float *row_scale;
+    int64_t part_stride;
+    int64_t ld;
+    int32_t n_parts;
+} gem_cuda_view;
+
+/* A weight on the device: rows as in the file, or slabs (slab.cuh). */
+typedef struct gem_cuda_weight {
+    const gem_tensor *tensor; /* borrowed */
+    const uint8_t *data;      /* device */
+    size_t bytes;             /* there */
+    gem_dtype dtype;
+    bool slabs;
+    int64_t k, n_rows, row_bytes;
+} gem_cuda_weight;
+
+/* Where kernels run. pdl: a kernel may start before the one before it has ended (it waits on the
+ * device before it touches what that one wrote). */
+typedef struct gem_cuda_stream {
+    cudaStream_t stream;
+    bool pdl;
+    int n_sms;
+    size_t max_smem; /* bytes of shared memory a CTA may have */
+} gem_cuda_stream;
+
+/* ---- rows.cu ---- */
+
+/* Per-run numbers of the rows, one upload: [4][ld] of token, pos, seq, row_of. */
+typedef struct gem_cuda_rows {
+    const int32_t *token, *pos, *seq, *row_of; /* device */
+} gem_cuda_rows;
+
+cudaError_t gem_cuda_embed(const gem_cuda_stream *s, const gem_cuda_weight *w, const int32_t *token,
+                           int32_t n, float scale, float *dst, int64_t ld);
+/* table[update[i].at] = update[i].page */
+typedef struct gem_cuda_update {
+    int32_t at, page;
+} gem_cuda_update;
+cudaError_t gem_cuda_scatter(const gem_cuda_stream *s, const gem_cuda_update *update, int32_t n,
+                             int32_t *table);
+/* cos, sin f32[n][half] of pos * freq */
+cudaError_t gem_cuda_angles(const gem_cuda_stream *s, const int32_t *pos, int32_t n,
+                            const double *freq, int half, float *cs, float *sn);
+cudaError_t gem_cuda_norm(const gem_cuda_stream *s, gem_cuda_view src, const float *w, int32_t n,
+                          int64_t d, float eps, float *dst, int64_t ld);
+/* x = (x + [rms(src, post)]) * out_scale; if next: dst = rms(x, next) */
+cudaError_t gem_cuda_residual(const gem_cuda_stream *s, float *x, int64_t ldx, gem_cuda_view src,
+                              const float *post, const float *next, int32_t n, int64_t d, float eps,
+                              float out_scale, float *dst, int64_t ld);
+cudaError_t gem_cuda_glu(const gem_cuda_stream *s, gem_act act, gem_cuda_view gate,
+                         gem_cuda_view up, int32_t n, int64_t d, float *dst, int64_t ld);
+cudaError_t gem_cuda_head_finish(const gem_cuda_stream *s, gem_cuda_view src, int32_t n,
+                                 int64_t n_vocab, float softcap, float *dst, int64_t ld);
+/* dst row w = src row row_of[w], through `via` (f32[n][width]): rows move to the front in place. */
+cudaError_t gem_cuda_gather(const gem_cuda_stream *s, float *rows, int64_t ld, int64_t width,
+                            const int32_t *row_of, int32_t n, float *via);
+/* The same of pos and seq. */
+cudaError_t gem_cuda_gather_ids(const gem_cuda_stream *s, int32_t *pos, int32_t *seq,
+                                const int32_t *row_of, int32_t n);
+
+/* ---- linear_exact.cu: any type, any k, rows as in the file; f32 throughout ---- */
+cudaError_t gem_cuda_linear_exact(const gem_cuda_stream *s, const gem_cuda_weight *w,
+                                  const float *x, int64_t ldx, int32_t n, float *y, int64_t ldy);
+
+/* ---- linear_slab.cu: 1 to GEM_CUDA_FEW rows ---- */
+
+typedef struct gem_cuda_slab_out {
+    const gem_cuda_weight *w;
+    float *y; /* partial sums: [n_slices][2][n rows][ldy] */
+    int64_t ldy;
+} gem_cuda_slab_out;
+/* Slices of k that a weight of this width is cut into: 2 partial sums each. 0: no slab kernel. */
+int gem_cuda_slab_slices(gem_dtype t, int64_t k, const gem_cuda_stream *s);
+bool gem_cuda_slab_type(gem_dtype t);
+size_t gem_cuda_slab_bytes(gem_dtype t);
+/* What is multiplied: rows of `a`, or, with `gated`, act(a) * b. */
+typedef struct gem_cuda_slab_in {
+    gem_cuda_view a, b;
+    bool gated;
+    gem_act act;
+} gem_cuda_slab_in;
+/* Weights of one type and one k that share an input. */
+cudaError_t gem_cuda_linear_slab(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
+                                 const gem_cuda_slab_in *in, int32_t n);
+
+/* ---- linear_tile.cu: many rows, weights expanded to f16 ---- */
+/* xh[r][i] = f16(x[r][i] / scale[r]), scale a power of two that puts the row's maximum into
+ * [512, 1024); rows n..n_padded become zeros. */
+cudaError_t gem_cuda_to_f16(const gem_cuda_stream *s, const float *x, int64_t ldx, int32_t n,
+                            int32_t n_padded, int64_t k, uint16_t *xh, float *scale);
+/* y[r][i] = sum over k of xh[r][k] w[i][k], f32 accumulation, rows not rescaled */
+cudaError_t gem_cuda_linear_tile(const gem_cuda_stream *s, const uint16_t *xh, const uint16_t *w,
+                                 int32_t n, int64_t n_rows, int64_t k, float *y, int64_t ldy);
+
+/* ---- repack.cu ---- */
+/* Rows [row0, row0 + n) of the file at src into slabs of dst; row0 is a multiple of 16, and so is n
+ * unless they are the last. */
+cudaError_t gem_cuda_repack(cudaStream_t s, gem_dtype t, const uint8_t *src, int64_t row0,
+                            int64_t n, int64_t n_rows, int64_t k, uint8_t *dst);
+/* f16[n][k] of rows [row0, row0 + n) */
+cudaError_t gem_cuda_expand(const gem_cuda_stream *s, const gem_cuda_weight *w, int64_t row0,
+                            int64_t n, uint16_t *dst);
+
+/* ---- attend_split.cu, attend_flash.cu ---- */
+
+/* One layer's keys and values: [page][KV head][K: GEM_PAGE x head_dim | V: GEM_PAGE x head_dim], a
+ * position's dims in the order of page_at (device.cuh). */
+typedef struct gem_cuda_kv {
+    uint8_t *pool;        /* device */
+    const int32_t *table; /* device; of sequence 0 and this layer */
+    int64_t table_stride; /* from one sequence to the next */
+    int n_kv_heads, head_dim;
+    int32_t window;
+    bool f16;
+} gem_cuda_kv;
+
+typedef struct gem_cuda_qkv {
+    gem_cuda_view q, k, v;
+    float *q_out;
+    int64_t ldq;
+    const float *cs, *sn; /* f32[n][half] */
+    int half, n_heads;
+    int64_t q_stride; /* from one query head to the next; what lies between is copied along */
+    const float *q_norm, *k_norm;
+    float eps, q_scale;
+    bool v_norm, v_from_k;
+} gem_cuda_qkv;
+cudaError_t gem_cuda_append(const gem_cuda_stream *s, const gem_cuda_qkv *a, const gem_cuda_kv *kv,
+                            const gem_cuda_rows *rows, int32_t n);
+
+/* Queries of n_heads heads, and where the result goes. gated: head_dim gate values behind each
+ * query head; the result is multiplied by their sigmoid. */
+typedef struct gem_cuda_queries {
+    const float *data;
+    int64_t ld, stride; /* from one row, one head to the next */
+    int n_heads;
+    bool gated;
+    float *dst;
+    int64_t ld_dst;
+} gem_cuda_queries;
+
+/* Parts a sequence is cut into at most; their borders depend on the position alone. */
+int gem_cuda_max_splits(int n_kv_heads, int group);
+/* split: parts of a sequence side by side, then a merge in ascending order (`partial`: see
+ * gem_cuda_partial_floats); otherwise one CTA walks all of a row's keys. */
+cudaError_t gem_cuda_attend_split(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                  const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
+                                  bool split, float *partial);
+/* attend_mma.cu: the same for f16 pages of some head sizes, by tensor cores; leaves the merge. */
+bool gem_cuda_mma_head(const gem_cuda_stream *s, int head_dim, bool f16);
+cudaError_t gem_cuda_attend_mma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
+                                int32_t splits, float *partial);
+size_t gem_cuda_partial_floats(int n_heads, int n_kv_heads, int head_dim);
+
+typedef struct gem_cuda_block {
+    int32_t row, n_tokens; /* rows of one sequence, ascending positions */
+} gem_cuda_block;
+bool gem_cuda_flash_head(int head_dim);
+cudaError_t gem_cuda_attend_flash(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                  const gem_cuda_rows *rows, const gem_cuda_block *block,
+                                  int32_t n_blocks, const gem_cuda_queries *q);
+
+/* Raise the shared-memory limits of the kernels; once per device. */
+cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s);
+cudaError_t gem_cuda_mma_init(const gem_cuda_stream *s);
+cudaError_t gem_cuda_slab_init(const gem_cuda_stream *s);
+cudaError_t gem_cuda_flash_init(const gem_cuda_stream *s);
+cudaError_t gem_cuda_tile_init(const gem_cuda_stream *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

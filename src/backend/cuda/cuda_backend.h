@@ -1,0 +1,100 @@
+/* cuda_backend.h - the host side of the CUDA backend: what an open one holds. cuda.c opens and
+ * closes, cuda_weights.c places and uploads weights, cuda_run.c runs batches. */
+#ifndef GEM_CUDA_BACKEND_H
+#define GEM_CUDA_BACKEND_H
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/linear_blas.h"
+
+enum {
+    GEM_CUDA_MAX_SEQS = 64, /* sequences of one batch */
+    GEM_CUDA_LINEARS = GEM_LINEAR_MAX,
+    GEM_CUDA_MAX_GROUPS = 4
+};
+
+/* An op with its weights and vectors on the device. */
+typedef struct gem_cuda_op {
+    const gem_op *op;
+    const gem_cuda_weight *w[GEM_CUDA_LINEARS];
+    const float *bias[GEM_CUDA_LINEARS];
+    bool joins_next;   /* glu: only the slab product behind it reads its result */
+    const float *v[2]; /* norm: w; qkv: q_norm, k_norm; residual: post_norm, next_norm */
+} gem_cuda_op;
+
+typedef enum gem_cuda_launch {
+    GEM_CUDA_LAUNCH_PDL, /* decode: one graph, kernels overlap by programmatic dependent launch */
+    GEM_CUDA_LAUNCH_GRAPH,
+    GEM_CUDA_LAUNCH_STREAM
+} gem_cuda_launch;
+
+struct gem_backend {
+    gem_backend_options opt;
+    const gem_plan *plan;
+    gem_cuda_stream s;
+    gem_cuda_launch launch;
+    int device_id, n_seqs; /* n_seqs: most sequences of a batch */
+    char isa[16];          /* "sm_90" */
+    char device[256];      /* its name */
+
+    gem_cuda_blas *blas;     /* owned; NULL: linear_tile */
+    bool own_tile;           /* asked for linear_tile */
+    gem_cuda_op *op;         /* owned, [plan->n_ops] */
+    gem_cuda_weight *weight; /* owned */
+    size_t n_weights;
+    uint8_t *arena, *work, **pool; /* device, owned; pool[n_pools] */
+    size_t arena_bytes, work_bytes, work_used, kv_bytes, *pool_bytes;
+    uint64_t decode_bytes;
+    size_t last_append; /* index of the last op that appends to the KV cache */
+
+    /* device workspace */
+    float *buf[GEM_PLAN_MAX_BUFS];
+    int64_t ld[GEM_PLAN_MAX_BUFS];
+    float *part[GEM_PLAN_MAX_BUFS]; /* partial sums of slab products; NULL: none come here */
+    int n_parts[GEM_PLAN_MAX_BUFS];
+    float *head_part, *logits, *via, *partial;
+    int head_parts;
+    int64_t ld_logits;
+    double *freq[GEM_PLAN_MAX_ROPES];
+    float *cs[GEM_PLAN_MAX_ROPES], *sn[GEM_PLAN_MAX_ROPES];
+    uint16_t *xh, *wh; /* f16 activations and weights of the tile route */
+    float *scale;      /* of rows of xh */
+    void *blas_work;
+    size_t wh_values;
+    int32_t *table; /* [n_seqs][n_layers][max_pages] */
+    int32_t max_pages;
+    int32_t *ids; /* [4][n]: token, pos, seq, row_of */
+    gem_cuda_update *update;
+    gem_cuda_block *block;                    /* gem_cuda_block_list */
+    int group[GEM_CUDA_MAX_GROUPS], n_groups; /* query heads on a KV head: the sizes there are */
+
+    /* host; the first four pinned */
+    int32_t *host_ids;
+    gem_cuda_update *host_update;
+    gem_cuda_block *host_block;
+    float *host_logits;
+    int32_t *mirror;                  /* what table holds */
+    int32_t *wanted_pos, *wanted_seq; /* [n_batch], of the rows that want logits */
+    int n_blocks[2][GEM_CUDA_MAX_GROUPS];
+
+    cudaGraphExec_t graph[GEM_CUDA_FEW + 1]; /* by rows, all of which want logits */
+};
+
+enum { GEM_CUDA_MAX_UPDATES = 65536 };
+
+/* Where the blocks of rows for one size of group begin: of all rows, or of those that want logits.
+ */
+static inline size_t gem_cuda_block_list(const gem_backend *be, int wanted, int group)
+{
+    return (size_t)(wanted * GEM_CUDA_MAX_GROUPS + group) * (size_t)be->opt.n_batch;
+}
+
+gem_status gem_cuda_fail(gem_error *err, cudaError_t e, const char *what);
+
+/* Which tensors become which weights, and what they take: fills be->op, be->weight and
+ * be->arena_bytes. */
+gem_status gem_cuda_plan_weights(gem_backend *be, gem_error *err);
+/* Allocate the arena and bring everything there. */
+gem_status gem_cuda_load_weights(gem_backend *be, gem_error *err);
+gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
+
+#endif

@@ -1,0 +1,454 @@
+/* cuda_run.c - one batch on the device: ids and page tables up, the op list as kernels on one
+ * stream, logits down. Two routes by rows: up to GEM_CUDA_FEW take the decode kernels (weights read
+ * once as slabs, attention split over a sequence), more take the tile kernels (weights expanded to
+ * f16). A decode batch is one graph, captured at its first use: everything that changes from token
+ * to token lives in device memory. */
+#include "backend/cuda/cuda_backend.h"
+
+#include <math.h>
+
+typedef struct pass {
+    gem_backend *be;
+    gem_cuda_rows rows;
+    int32_t n; /* rows alive: all, or after the last append the wanted ones */
+    int32_t n_wanted;
+    int list; /* of blocks: 0 all rows, 1 the wanted ones */
+    gem_cuda_view view[GEM_PLAN_MAX_BUFS];
+    const gem_op *glu; /* left to the slab product that comes next; NULL: none */
+} pass;
+
+static gem_cuda_view plain(const gem_backend *be, gem_buf b)
+{
+    return (gem_cuda_view){.data = be->buf[b], .ld = be->ld[b], .n_parts = 1};
+}
+
+/* ---- linear ---- */
+
+/* Rows of one weight through the tile route, a piece of the weight at a time. whole: y holds whole
+ * tiles of rows. */
+static cudaError_t tile(const pass *p, const gem_cuda_weight *w, float *y, int64_t ldy, bool whole)
+{
+    const gem_backend *be = p->be;
+    int64_t most = (int64_t)(be->wh_values / (size_t)w->k) / GEM_CUDA_TILE * GEM_CUDA_TILE;
+    cudaError_t e = cudaSuccess;
+    for (int64_t r = 0; r < w->n_rows && !e; r += most) {
+        int64_t n = GEM_MIN(most, w->n_rows - r);
+        e = gem_cuda_expand(&be->s, w, r, n, be->wh);
+        if (e) break;
+        if (whole && be->blas &&
+            gem_cuda_blas_linear(be->blas, &be->s, be->xh, be->wh, p->n, n, w->k, y + r, ldy,
+                                 be->blas_work))
+            continue;
+        e = gem_cuda_linear_tile(&be->s, be->xh, be->wh, p->n, n, w->k, y + r, ldy);
+    }
+    return e;
+}
+
+/* Where a product goes, and how it is then read. */
+typedef struct target {
+    float *y;    /* rows of the tile and exact routes */
+    float *part; /* partial sums of the slab route */
+    int64_t ld;
+    gem_cuda_view *view;
+} target;
+
+static cudaError_t linear(const pass *p, const gem_cuda_op *o, int n, gem_buf src, const target *t)
+{
+    const gem_backend *be = p->be;
+    const float *x = be->buf[src];
+    int64_t ldx = be->ld[src];
+    gem_cuda_slab_in in = {.a = plain(be, src)};
+    if (p->glu)
+        in = (gem_cuda_slab_in){p->view[p->glu->glu.gate], p->view[p->glu->glu.up], true,
+                                p->glu->glu.act};
+    bool few = p->n <= GEM_CUDA_FEW, tiles = !few && !be->opt.exact;
+    cudaError_t e = cudaSuccess;
+    if (tiles) {
+        int32_t padded = (int32_t)gem_round_up((uint64_t)p->n, GEM_CUDA_TILE);
+        e = gem_cuda_to_f16(&be->s, x, ldx, p->n, padded, o->w[0]->k, be->xh, be->scale);
+    }
+    for (int i = 0; i < n && !e;) {
+        const gem_cuda_weight *w = o->w[i];
+        gem_cuda_slab_out out[GEM_CUDA_LINEARS];
+        int count = 0;
+        *t[i].view =
+            (gem_cuda_view){.data = t[i].y, .bias = o->bias[i], .ld = t[i].ld, .n_parts = 1};
+        if (tiles) {
+            t[i].view->row_scale = be->scale;
+            e = tile(p, w, t[i].y, t[i].ld, t[i].y != be->logits);
+            i++;
+            continue;
+        }
+        if (!w->slabs) {
+            e = gem_cuda_linear_exact(&be->s, w, x, ldx, p->n, t[i].y, t[i].ld);
+            i++;
+            continue;
+        }
+        for (; i < n && o->w[i]->slabs && o->w[i]->dtype == w->dtype; i++, count++) {
+            out[count] = (gem_cuda_slab_out){o->w[i], t[i].part, t[i].ld};
+            *t[i].view = (gem_cuda_view){
+                .data = t[i].part,
+                .bias = o->bias[i],
+                .part_stride = GEM_CUDA_FEW * t[i].ld,
+                .ld = t[i].ld,
+                .n_parts = 2 * gem_cuda_slab_slices(w->dtype, w->k, &be->s),
+            };
+        }
+        e = gem_cuda_linear_slab(&be->s, out, count, &in, p->n);
+    }
+    return e;
+}
+
+static cudaError_t linear_op(pass *p, const gem_cuda_op *o)
+{
+    const gem_op *op = o->op;
+    target t[GEM_CUDA_LINEARS];
+    for (int i = 0; i < op->linear.n; i++) {
+        gem_buf b = op->linear.dst[i];
+        t[i] = (target){p->be->buf[b], p->be->part[b], p->be->ld[b], &p->view[b]};
+    }
+    return linear(p, o, op->linear.n, op->linear.src, t);
+}
+
+static cudaError_t head(pass *p, const gem_cuda_op *o)
+{
+    gem_backend *be = p->be;
+    gem_cuda_view v;
+    target t = {be->logits, be->head_part, be->ld_logits, &v};
+    cudaError_t e = linear(p, o, 1, o->op->head.src, &t);
+    if (!e)
+        e = gem_cuda_head_finish(&be->s, v, p->n, be->plan->n_vocab, o->op->head.softcap,
+                                 be->logits, be->ld_logits);
+    if (e) return e;
+    return cudaMemcpyAsync(be->host_logits, be->logits,
+                           (size_t)p->n * (size_t)be->ld_logits * sizeof(float),
+                           cudaMemcpyDeviceToHost, be->s.stream);
+}
+
+/* ---- attention ---- */
+
+static gem_cuda_kv kv_of(const gem_backend *be, int layer)
+{
+    const gem_kv_layer *l = &be->plan->layer[layer];
+    int pool = be->opt.layer_pool[layer];
+    return (gem_cuda_kv){
+        .pool = be->pool[pool],
+        .table = be->table + (int64_t)layer * be->max_pages,
+        .table_stride = (int64_t)be->plan->n_layers * be->max_pages,
+        .n_kv_heads = l->n_kv_heads,
+        .head_dim = l->head_dim,
+        .window = l->window,
+        .f16 = be->opt.pool[pool].f16,
+    };
+}
+
+static cudaError_t qkv(pass *p, const gem_cuda_op *o)
+{
+    gem_backend *be = p->be;
+    const gem_op *op = o->op;
+    gem_cuda_kv kv = kv_of(be, op->layer);
+    gem_cuda_qkv a = {
+        .q = p->view[op->qkv.q],
+        .k = p->view[op->qkv.k],
+        .v = p->view[op->qkv.v],
+        .q_out = be->buf[op->qkv.q],
+        .ldq = be->ld[op->qkv.q],
+        .cs = be->cs[op->qkv.rope],
+        .sn = be->sn[op->qkv.rope],
+        .half = be->plan->rope[op->qkv.rope].n_dims / 2,
+        .n_heads = op->qkv.n_heads,
+        .q_stride = op->qkv.q_stride ? op->qkv.q_stride : kv.head_dim,
+        .q_norm = o->v[0],
+        .k_norm = o->v[1],
+        .eps = op->qkv.eps,
+        .q_scale = op->qkv.q_scale,
+        .v_norm = op->qkv.v_norm,
+        .v_from_k = op->qkv.v_from_k,
+    };
+    p->view[op->qkv.q] = plain(be, op->qkv.q);
+    return gem_cuda_append(&be->s, &a, &kv, &p->rows, p->n);
+}
+
+static cudaError_t attend(pass *p, const gem_op *op)
+{
+    gem_backend *be = p->be;
+    gem_cuda_kv kv = kv_of(be, op->layer);
+    gem_cuda_queries q = {
+        .data = be->buf[op->attend.q],
+        .ld = be->ld[op->attend.q],
+        .stride = op->attend.q_stride ? op->attend.q_stride : kv.head_dim,
+        .n_heads = op->attend.n_heads,
+        .gated = op->attend.gated,
+        .dst = be->buf[op->attend.dst],
+        .ld_dst = be->ld[op->attend.dst],
+    };
+    bool few = p->n <= GEM_CUDA_FEW;
+    p->view[op->attend.dst] = plain(be, op->attend.dst);
+    if (few || be->opt.exact || !gem_cuda_flash_head(kv.head_dim))
+        return gem_cuda_attend_split(&be->s, &kv, &p->rows, &q, p->n, few, be->partial);
+    int g = 0;
+    while (be->group[g] != q.n_heads / kv.n_kv_heads)
+        g++;
+    return gem_cuda_attend_flash(&be->s, &kv, &p->rows,
+                                 be->block + gem_cuda_block_list(be, p->list, g),
+                                 be->n_blocks[p->list][g], &q);
+}
+
+/* ---- the op list ---- */
+
+/* After the last append only rows that want logits matter: move them to the front. */
+static cudaError_t select_wanted(pass *p, size_t i)
+{
+    gem_backend *be = p->be;
+    const gem_plan *plan = be->plan;
+    gem_buf q = plan->op[i].qkv.q, x = -1;
+    if (p->n_wanted == p->n) return cudaSuccess;
+    if (p->n_wanted == 0) { /* nothing is left to do */
+        p->n = 0;
+        return cudaSuccess;
+    }
+    for (size_t j = i + 1; j < plan->n_ops && x < 0; j++)
+        if (plan->op[j].kind == GEM_OP_RESIDUAL) x = plan->op[j].residual.x;
+    cudaError_t e = gem_cuda_gather(&be->s, be->buf[q], be->ld[q], be->ld[q], p->rows.row_of,
+                                    p->n_wanted, be->via);
+    if (!e && x >= 0)
+        e = gem_cuda_gather(&be->s, be->buf[x], be->ld[x], be->ld[x], p->rows.row_of, p->n_wanted,
+                            be->via);
+    if (!e)
+        e = gem_cuda_gather_ids(&be->s, (int32_t *)p->rows.pos, (int32_t *)p->rows.seq,
+                                p->rows.row_of, p->n_wanted);
+    p->n = p->n_wanted;
+    p->list = 1;
+    return e;
+}
+
+static cudaError_t one_op(pass *p, const gem_cuda_op *o)
+{
+    gem_backend *be = p->be;
+    const gem_op *op = o->op;
+    int64_t d = be->plan->d_model;
+    gem_buf b;
+    switch (op->kind) {
+    case GEM_OP_EMBED:
+        b = op->embed.dst;
+        p->view[b] = plain(be, b);
+        return gem_cuda_embed(&be->s, o->w[0], p->rows.token, p->n, op->embed.scale, be->buf[b],
+                              be->ld[b]);
+    case GEM_OP_NORM:
+        b = op->norm.dst;
+        p->view[b] = plain(be, b);
+        return gem_cuda_norm(&be->s, p->view[op->norm.src], o->v[0], p->n, d, op->norm.eps,
+                             be->buf[b], be->ld[b]);
+    case GEM_OP_LINEAR: {
+        cudaError_t e = linear_op(p, o);
+        p->glu = NULL;
+        return e;
+    }
+    case GEM_OP_QKV:
+        return qkv(p, o);
+    case GEM_OP_ATTEND:
+        return attend(p, op);
+    case GEM_OP_RESIDUAL:
+        b = op->residual.dst;
+        if (b >= 0) p->view[b] = plain(be, b);
+        return gem_cuda_residual(&be->s, be->buf[op->residual.x], be->ld[op->residual.x],
+                                 p->view[op->residual.src], o->v[0], o->v[1], p->n, d,
+                                 op->residual.eps, op->residual.out_scale,
+                                 b >= 0 ? be->buf[b] : NULL, b >= 0 ? be->ld[b] : 0);
+    case GEM_OP_GLU: {
+        gem_cuda_view gate = p->view[op->glu.gate], up = p->view[op->glu.up];
+        b = op->glu.dst;
+        if (o->joins_next && p->n <= GEM_CUDA_FEW) {
+            p->glu = op;
+            return cudaSuccess;
+        }
+        p->view[b] = plain(be, b);
+        return gem_cuda_glu(&be->s, op->glu.act, gate, up, p->n, be->plan->buf_width[b], be->buf[b],
+                            be->ld[b]);
+    }
+    case GEM_OP_HEAD:
+        return head(p, o);
+    default:
+        return cudaErrorNotSupported; /* refused at open */
+    }
+}
+
+static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted)
+{
+    const gem_plan *plan = be->plan;
+    pass p = {.be = be, .n = n, .n_wanted = n_wanted};
+    cudaError_t e = cudaSuccess;
+    p.rows = (gem_cuda_rows){be->ids, be->ids + n, be->ids + 2 * n, be->ids + 3 * n};
+    for (int b = 0; b < plan->n_bufs; b++)
+        p.view[b] = plain(be, b);
+    for (int r = 0; r < plan->n_ropes && !e; r++)
+        if (plan->rope[r].n_dims)
+            e = gem_cuda_angles(&be->s, p.rows.pos, n, be->freq[r], plan->rope[r].n_dims / 2,
+                                be->cs[r], be->sn[r]);
+    for (size_t i = 0; i < plan->n_ops && p.n > 0 && !e; i++) {
+        e = one_op(&p, &be->op[i]);
+        if (!e && i == be->last_append) e = select_wanted(&p, i);
+    }
+    return e;
+}
+
+/* ---- what goes up ---- */
+
+static cudaError_t flush(gem_backend *be, int32_t *n)
+{
+    cudaError_t e = cudaSuccess;
+    if (*n == 0) return e;
+    e = cudaMemcpyAsync(be->update, be->host_update, (size_t)*n * sizeof(*be->update),
+                        cudaMemcpyHostToDevice, be->s.stream);
+    if (!e) e = gem_cuda_scatter(&be->s, be->update, *n, be->table);
+    if (!e) e = cudaStreamSynchronize(be->s.stream); /* host_update is filled again */
+    *n = 0;
+    return e;
+}
+
+/* Page numbers that the device does not have yet, of the pages that this batch can see. */
+static cudaError_t send_tables(gem_backend *be, const gem_batch *b)
+{
+    int n_layers = be->plan->n_layers;
+    int32_t n = 0;
+    cudaError_t e = cudaSuccess;
+    for (int32_t s = 0; s < b->n_seqs; s++) {
+        int32_t lo = -1, hi = -1;
+        for (int32_t r = 0; r < b->n_rows; r++)
+            if (b->seq[r] == s) {
+                if (lo < 0) lo = b->pos[r];
+                hi = b->pos[r];
+            }
+        for (int l = 0; lo >= 0 && l < n_layers; l++) {
+            const gem_kv_layer *layer = &be->plan->layer[l];
+            if (be->opt.layer_pool[l] < 0) continue;
+            int32_t first = layer->window && lo >= layer->window ? (lo - layer->window + 1) : 0;
+            int32_t i = first / GEM_PAGE, last = hi / GEM_PAGE;
+            int64_t at = ((int64_t)s * n_layers + l) * be->max_pages;
+            const int32_t *want = b->table[(size_t)s * (size_t)n_layers + (size_t)l];
+            if (memcmp(be->mirror + at + i, want + i, (size_t)(last - i + 1) * sizeof(*want)) == 0)
+                continue;
+            for (; i <= last; i++) {
+                if (be->mirror[at + i] == want[i]) continue;
+                be->mirror[at + i] = want[i];
+                be->host_update[n++] = (gem_cuda_update){(int32_t)(at + i), want[i]};
+                if (n == GEM_CUDA_MAX_UPDATES && (e = flush(be, &n))) return e;
+            }
+        }
+    }
+    if (n == 0) return e;
+    e = cudaMemcpyAsync(be->update, be->host_update, (size_t)n * sizeof(*be->update),
+                        cudaMemcpyHostToDevice, be->s.stream);
+    return e ? e : gem_cuda_scatter(&be->s, be->update, n, be->table);
+}
+
+/* Rows of one sequence, at most as many tokens as give GEM_CUDA_MAX_GROUP rows of a KV head. */
+static int make_blocks(int group, const int32_t *seq, const int32_t *pos, int32_t n,
+                       gem_cuda_block *out)
+{
+    int count = 0, max_tokens = GEM_CUDA_MAX_GROUP / group;
+    for (int32_t r = 0; r < n;) {
+        int32_t end = r + 1;
+        while (end < n && end - r < max_tokens && seq[end] == seq[r] && pos[end] > pos[end - 1])
+            end++;
+        out[count++] = (gem_cuda_block){r, end - r};
+        r = end;
+    }
+    return count;
+}
+
+/* For all rows and for the wanted ones, for each size of group that the model has. */
+static cudaError_t send_blocks(gem_backend *be, const gem_batch *b, int32_t n_wanted)
+{
+    const int32_t *row_of = be->host_ids + 3 * (size_t)b->n_rows;
+    cudaError_t e = cudaSuccess;
+    for (int32_t w = 0; w < n_wanted; w++) {
+        be->wanted_pos[w] = b->pos[row_of[w]];
+        be->wanted_seq[w] = b->seq[row_of[w]];
+    }
+    for (int g = 0; g < be->n_groups; g++) {
+        size_t all = gem_cuda_block_list(be, 0, g), wanted = gem_cuda_block_list(be, 1, g);
+        be->n_blocks[0][g] =
+            make_blocks(be->group[g], b->seq, b->pos, b->n_rows, be->host_block + all);
+        be->n_blocks[1][g] = make_blocks(be->group[g], be->wanted_seq, be->wanted_pos, n_wanted,
+                                         be->host_block + wanted);
+        for (int list = 0; list < 2 && !e; list++) {
+            size_t at = list ? wanted : all, count = (size_t)be->n_blocks[list][g];
+            if (count)
+                e = cudaMemcpyAsync(be->block + at, be->host_block + at, count * sizeof(*be->block),
+                                    cudaMemcpyHostToDevice, be->s.stream);
+        }
+    }
+    return e;
+}
+
+static cudaError_t send_ids(gem_backend *be, const gem_batch *b, int32_t *n_wanted)
+{
+    int32_t n = b->n_rows, *token = be->host_ids, *pos = token + n, *seq = pos + n,
+            *row_of = seq + n;
+    cudaError_t e;
+    *n_wanted = 0;
+    for (int32_t r = 0; r < n; r++) {
+        token[r] = b->token[r];
+        pos[r] = b->pos[r];
+        seq[r] = b->seq[r];
+        row_of[r] = 0;
+        if (b->want[r]) row_of[(*n_wanted)++] = r;
+    }
+    e = cudaMemcpyAsync(be->ids, be->host_ids, (size_t)n * 4 * sizeof(int32_t),
+                        cudaMemcpyHostToDevice, be->s.stream);
+    if (e || n <= GEM_CUDA_FEW) return e;
+    return send_blocks(be, b, *n_wanted);
+}
+
+/* ---- graphs ---- */
+
+static cudaError_t capture(gem_backend *be, int32_t n)
+{
+    cudaGraph_t graph = NULL;
+    cudaError_t e = cudaStreamBeginCapture(be->s.stream, cudaStreamCaptureModeThreadLocal), end;
+    if (e) return e;
+    be->s.pdl = be->launch == GEM_CUDA_LAUNCH_PDL;
+    e = enqueue(be, n, n);
+    be->s.pdl = false;
+    end = cudaStreamEndCapture(be->s.stream, &graph);
+    if (!e) e = end;
+    if (!e) e = cudaGraphInstantiate(&be->graph[n], graph, 0);
+    if (!e) e = cudaGraphUpload(be->graph[n], be->s.stream);
+    if (graph) cudaGraphDestroy(graph);
+    return e;
+}
+
+gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err)
+{
+    const gem_plan *plan = be->plan;
+    int32_t n = b->n_rows, n_wanted = 0;
+    cudaError_t e;
+    if (n < 1 || n > be->opt.n_batch)
+        return gem_fail(err, GEM_E_ARG, "cuda: a batch of %d rows; 1 to %d are possible", n,
+                        be->opt.n_batch);
+    if (b->n_seqs > be->n_seqs)
+        return gem_fail(err, GEM_E_ARG, "cuda: %d sequences in a batch; at most %d are possible",
+                        b->n_seqs, be->n_seqs);
+    for (int32_t r = 0; r < n; r++)
+        n_wanted += b->want[r] != 0;
+    if (n_wanted > be->opt.n_logits)
+        return gem_fail(err, GEM_E_ARG, "cuda: %d rows want logits; at most %d can", n_wanted,
+                        be->opt.n_logits);
+    bool graph = be->launch != GEM_CUDA_LAUNCH_STREAM && n <= GEM_CUDA_FEW && n_wanted == n;
+    e = cudaSetDevice(be->device_id); /* a session may run on another thread than the last */
+    if (!e) e = send_tables(be, b);
+    if (!e) e = send_ids(be, b, &n_wanted);
+    if (!e && graph && !be->graph[n]) e = capture(be, n);
+    if (!e) e = graph ? cudaGraphLaunch(be->graph[n], be->s.stream) : enqueue(be, n, n_wanted);
+    if (!e) e = cudaStreamSynchronize(be->s.stream);
+    if (e) return gem_cuda_fail(err, e, "running a batch");
+    for (int32_t w = 0; w < n_wanted; w++) {
+        float *row = be->host_logits + (size_t)w * (size_t)be->ld_logits;
+        for (size_t i = 0; i < plan->n_suppress; i++)
+            if (plan->suppress[i] >= 0 && plan->suppress[i] < plan->n_vocab)
+                row[plan->suppress[i]] = -INFINITY;
+        logits[w] = row;
+    }
+    return GEM_OK;
+}

@@ -1,0 +1,155 @@
+/* device.cuh - what every kernel file uses: launching with or without programmatic dependent
+ * launch, reading a view, sums and maxima over a warp and a CTA in a fixed order. */
+#ifndef GEM_CUDA_DEVICE_CUH
+#define GEM_CUDA_DEVICE_CUH
+
+#include "backend/cuda/cuda.h"
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+/* First statement of every kernel. The next kernel may be placed at once (it waits itself); nothing
+ * that an earlier kernel wrote is touched before the wait returns, and nothing is written before it
+ * either, so that completion stays transitive along the stream. */
+__device__ inline void dependents_go()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void dependency_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class... P, class... A>
+cudaError_t launch(const gem_cuda_stream *s, void (*kernel)(P...), dim3 grid, dim3 block,
+                   size_t smem, A... args)
+{
+    cudaLaunchConfig_t c = {};
+    cudaLaunchAttribute pdl = {};
+    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    pdl.val.programmaticStreamSerializationAllowed = 1;
+    c.gridDim = grid;
+    c.blockDim = block;
+    c.dynamicSmemBytes = smem;
+    c.stream = s->stream;
+    c.attrs = &pdl;
+    c.numAttrs = s->pdl ? 1 : 0;
+    return cudaLaunchKernelEx(&c, kernel, P(args)...);
+}
+
+/* Activations are read past L1: an earlier kernel wrote them. */
+__device__ inline float view_at(const gem_cuda_view &v, int64_t r, int64_t i)
+{
+    const float *p = v.data + r * v.ld + i;
+    float sum = __ldcg(p);
+#pragma unroll 4
+    for (int j = 1; j < v.n_parts; j++)
+        sum += __ldcg(p + j * v.part_stride);
+    if (v.row_scale) sum *= __ldcg(v.row_scale + r);
+    if (v.bias) sum += v.bias[i];
+    return sum;
+}
+
+/* Where value d of position `slot` stands in a page's keys or values. f16 pages of heads of whole
+ * 128 bytes keep 16-byte chunk c at c ^ (slot & 7): copied to shared memory as they are, a column
+ * of positions falls into all banks. */
+__device__ inline int page_at(int hd, int slot, int d, bool swizzled)
+{
+    return slot * hd + (swizzled ? ((d >> 3 ^ (slot & 7)) << 3) + (d & 7) : d);
+}
+__device__ inline bool page_swizzled(int, const float *)
+{
+    return false;
+}
+__device__ inline bool page_swizzled(int hd, const __half *)
+{
+    return hd % 64 == 0;
+}
+
+/* V groups of four values, i[] apart: the loads of four partial sums stand side by side. */
+template <int V>
+__device__ inline void view_at4(const gem_cuda_view &v, int64_t r, const int64_t i[V],
+                                const bool in[V], float4 out[V])
+{
+    const float4 zero = make_float4(0, 0, 0, 0);
+    const float scale = v.row_scale ? __ldcg(v.row_scale + r) : 1.0f;
+    for (int j = 0; j < v.n_parts; j += 4) {
+        float4 x[4][V];
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+#pragma unroll
+            for (int c = 0; c < V; c++)
+                x[q][c] = j + q < v.n_parts && in[c]
+                              ? __ldcg((const float4 *)(v.data + (j + q) * v.part_stride +
+                                                        r * v.ld + i[c]))
+                              : zero;
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+#pragma unroll
+            for (int c = 0; c < V; c++) {
+                if (j + q == 0) out[c] = zero;
+                out[c].x += x[q][c].x, out[c].y += x[q][c].y;
+                out[c].z += x[q][c].z, out[c].w += x[q][c].w;
+            }
+    }
+#pragma unroll
+    for (int c = 0; c < V; c++) {
+        float4 b = v.bias && in[c] ? *(const float4 *)(v.bias + i[c]) : zero;
+        out[c].x = out[c].x * scale + b.x, out[c].y = out[c].y * scale + b.y;
+        out[c].z = out[c].z * scale + b.z, out[c].w = out[c].w * scale + b.w;
+    }
+}
+
+__device__ inline float warp_sum(float x)
+{
+    for (int m = 16; m; m >>= 1)
+        x += __shfl_xor_sync(~0u, x, m);
+    return x;
+}
+__device__ inline float warp_max(float x)
+{
+    for (int m = 16; m; m >>= 1)
+        x = fmaxf(x, __shfl_xor_sync(~0u, x, m));
+    return x;
+}
+
+__device__ inline float activate(gem_act act, float x)
+{
+    if (act == GEM_ACT_SILU) return x / (1.0f + expf(-x));
+    return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
+}
+
+/* Sum over the CTA; every thread gets it. shared: f32[33]. */
+__device__ inline float block_sum(float x, float *shared)
+{
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = (blockDim.x + 31) / 32;
+    x = warp_sum(x);
+    __syncthreads(); /* an earlier use of shared is over */
+    if (lane == 0) shared[warp] = x;
+    __syncthreads();
+    return warp_sum(lane < n ? shared[lane] : 0.0f);
+}
+__device__ inline float block_max(float x, float *shared)
+{
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = (blockDim.x + 31) / 32;
+    x = warp_max(x);
+    __syncthreads();
+    if (lane == 0) shared[warp] = x;
+    __syncthreads();
+    return warp_max(lane < n ? shared[lane] : -INFINITY);
+}
+
+/* 2^e that brings `top` into [512, 1024) when multiplied: f16 then keeps 11 bits of every value
+ * down to 2^-24 of the largest, and sums of 32 values stay finite. 1 for zero and for no number. */
+__device__ inline float f16_scale(float top)
+{
+    int e = (__float_as_int(top) >> 23 & 255) - 127; /* floor(log2(top)) */
+    if (!(top > 0.0f) || e > 126 || e < -110) return 1.0f;
+    return __int_as_float((9 - e + 127) << 23);
+}
+
+#endif
