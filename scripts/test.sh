@@ -62,6 +62,12 @@ if build dev; then
     step "testing under ASan and UBSan, without real weights"
     tests build/dev -LE model
 fi
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then # without a device its tests skip themselves
+    if build cuda -DGEM_CUDA_ARCHS=90a; then
+        step "testing the CUDA backend"
+        tests build/cuda -R 'gem\.cuda_'
+    fi
+fi
 step "building for 64-bit ARM"
 neon=0
 scripts/neon-qemu.sh --ops --build-only || neon=$?

@@ -1,0 +1,259 @@
+/* bench_cuda_kernels.c - times of single kernels at the shapes of a 31B model, each as a graph of
+ * many launches over weights that exceed L2 together. One JSON line a case: us, and TB/s or
+ * TFLOP/s. */
+#include "device.h"
+
+enum { REPEATS = 20 };
+
+static gem_cuda_stream s;
+
+typedef cudaError_t (*launch_fn)(void *ctx, int i);
+
+/* Mean us of one launch: fastest of REPEATS replays of a graph of n. */
+static double time_graph(launch_fn fn, void *ctx, int n, bool pdl)
+{
+    cudaGraph_t g;
+    cudaGraphExec_t x;
+    cudaEvent_t a, b;
+    float best = 1e30f, ms;
+    DO(cudaEventCreate(&a));
+    DO(cudaEventCreate(&b));
+    DO(cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeThreadLocal));
+    s.pdl = pdl;
+    for (int i = 0; i < n; i++)
+        DO(fn(ctx, i));
+    s.pdl = false;
+    DO(cudaStreamEndCapture(s.stream, &g));
+    DO(cudaGraphInstantiate(&x, g, 0));
+    for (int r = 0; r < REPEATS; r++) {
+        DO(cudaEventRecord(a, s.stream));
+        DO(cudaGraphLaunch(x, s.stream));
+        DO(cudaEventRecord(b, s.stream));
+        DO(cudaEventSynchronize(b));
+        DO(cudaEventElapsedTime(&ms, a, b));
+        if (r > 1 && ms < best) best = ms;
+    }
+    DO(cudaGraphExecDestroy(x));
+    DO(cudaGraphDestroy(g));
+    return (double)best * 1e3 / n;
+}
+
+typedef struct slab_case {
+    gem_cuda_weight w[64];
+    int count, n;
+    float *x, *y;
+} slab_case;
+
+static cudaError_t slab(void *ctx, int i)
+{
+    slab_case *c = ctx;
+    gem_cuda_slab_out o = {&c->w[i % c->count], c->y, c->w[0].n_rows};
+    gem_cuda_slab_in in = {.a = {.data = c->x, .ld = c->w[0].k, .n_parts = 1}};
+    return gem_cuda_linear_slab(&s, &o, 1, &in, c->n);
+}
+
+static void slabs(gem_dtype t, int64_t n_rows, int64_t k)
+{
+    slab_case c = {0};
+    size_t bytes = (size_t)(n_rows / 16 * (k / 256)) * gem_cuda_slab_bytes(t);
+    float *x = malloc((size_t)k * 8 * 4);
+    for (int64_t i = 0; i < 8 * k; i++)
+        x[i] = any_float(-1, 1);
+    c.x = device_copy(x, (size_t)k * 8 * 4);
+    c.y = device_take(2 * 16 * 8 * (size_t)n_rows * 4);
+    c.count = (int)GEM_MIN(64, (size_t)600e6 / bytes + 2);
+    uint32_t *noise = malloc(1 << 20);
+    for (int i = 0; i < 1 << 18; i++)
+        noise[i] = any_u32() & 0xbfffbfffu; /* f16 numbers below 2 */
+    for (int i = 0; i < c.count; i++) {
+        uint8_t *p = device_take(bytes);
+        for (size_t at = 0; at < bytes; at += 1 << 20)
+            DO(cudaMemcpy(p + at, noise, GEM_MIN((size_t)1 << 20, bytes - at),
+                          cudaMemcpyHostToDevice));
+        c.w[i] = (gem_cuda_weight){.data = p, .dtype = t, .slabs = true, .k = k, .n_rows = n_rows};
+    }
+    for (c.n = 1; c.n <= 8; c.n += 7)
+        for (int pdl = 0; pdl < 2; pdl++) {
+            double us = time_graph(slab, &c, 2 * c.count < 40 ? 40 : 2 * c.count, pdl);
+            printf("{\"kernel\": \"linear_slab\", \"type\": \"%s\", \"rows\": %lld, \"k\": %lld, "
+                   "\"n\": "
+                   "%d, \"pdl\": %d, \"us\": %.2f, \"tb_s\": %.3f}\n",
+                   gem_dtype_get(t)->name, (long long)n_rows, (long long)k, c.n, pdl, us,
+                   (double)bytes / us * 1e-6);
+        }
+    for (int i = 0; i < c.count; i++)
+        cudaFree((void *)c.w[i].data);
+    cudaFree(c.x), cudaFree(c.y), free(x), free(noise);
+}
+
+typedef struct tile_case {
+    uint16_t *xh, *wh;
+    gem_cuda_weight w;
+    int32_t n;
+    int64_t n_rows, k;
+    float *y;
+} tile_case;
+
+static cudaError_t tile(void *ctx, int i)
+{
+    tile_case *c = ctx;
+    (void)i;
+    return gem_cuda_linear_tile(&s, c->xh, c->wh, c->n, c->n_rows, c->k, c->y, c->n_rows);
+}
+static cudaError_t expand(void *ctx, int i)
+{
+    tile_case *c = ctx;
+    (void)i;
+    return gem_cuda_expand(&s, &c->w, 0, c->n_rows, c->wh);
+}
+
+static void tiles(int64_t n_rows, int64_t k)
+{
+    tile_case c = {.n_rows = n_rows, .k = k};
+    size_t values = (size_t)(2048 * k);
+    uint16_t *h = malloc(values * 2);
+    for (size_t i = 0; i < values; i++)
+        h[i] = gem_f32_to_f16(any_float(-1, 1));
+    c.xh = device_copy(h, values * 2);
+    c.wh = device_take((size_t)(n_rows * k) * 2);
+    for (int64_t r = 0; r < n_rows; r += 2048)
+        DO(cudaMemcpy(c.wh + r * k, h, (size_t)(GEM_MIN(2048, n_rows - r) * k) * 2,
+                      cudaMemcpyHostToDevice));
+    c.y = device_take((size_t)(2048 * n_rows) * 4);
+    for (c.n = 512; c.n <= 2048; c.n *= 4) {
+        double us = time_graph(tile, &c, 4, false);
+        printf(
+            "{\"kernel\": \"linear_tile\", \"rows\": %lld, \"k\": %lld, \"n\": %d, \"us\": %.1f, "
+            "\"tflop_s\": %.1f}\n",
+            (long long)n_rows, (long long)k, c.n, us,
+            2e-6 * (double)c.n * (double)(n_rows * k) / us);
+    }
+    size_t bytes = (size_t)(n_rows / 16 * (k / 256)) * gem_cuda_slab_bytes(GEM_DTYPE_Q4_0);
+    c.w = (gem_cuda_weight){.data = (uint8_t *)device_take(bytes),
+                            .dtype = GEM_DTYPE_Q4_0,
+                            .slabs = true,
+                            .k = k,
+                            .n_rows = n_rows};
+    double us = time_graph(expand, &c, 4, false);
+    printf(
+        "{\"kernel\": \"expand\", \"type\": \"Q4_0\", \"rows\": %lld, \"k\": %lld, \"us\": %.1f, "
+        "\"tb_s\": %.3f}\n",
+        (long long)n_rows, (long long)k, us,
+        ((double)bytes + (double)(n_rows * k) * 2) / us * 1e-6);
+    cudaFree(c.xh), cudaFree(c.wh), cudaFree(c.y), cudaFree((void *)c.w.data), free(h);
+}
+
+typedef struct attend_case {
+    gem_cuda_kv kv[16];
+    gem_cuda_rows rows;
+    gem_cuda_queries q;
+    gem_cuda_block *block;
+    int n_blocks, count, n;
+    float *partial;
+} attend_case;
+
+static cudaError_t split(void *ctx, int i)
+{
+    attend_case *c = ctx;
+    return gem_cuda_attend_split(&s, &c->kv[i % c->count], &c->rows, &c->q, c->n, true, c->partial);
+}
+static cudaError_t flash(void *ctx, int i)
+{
+    attend_case *c = ctx;
+    return gem_cuda_attend_flash(&s, &c->kv[i % c->count], &c->rows, c->block, c->n_blocks, &c->q);
+}
+
+static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16, int32_t depth,
+                      int32_t n)
+{
+    attend_case c = {.n = n};
+    int32_t n_pages = (depth + n + 63) / 64, *table = malloc((size_t)n_pages * 4);
+    int32_t *ids = malloc((size_t)n * 2 * 4);
+    gem_cuda_block *block = malloc((size_t)n * sizeof(*block));
+    size_t bytes = (size_t)n_pages * 128 * (size_t)(kv_heads * hd) * (f16 ? 2 : 4),
+           width = (size_t)(heads * hd);
+    uint16_t *noise = malloc(1 << 20);
+    float *q = malloc((size_t)n * width * 4);
+    for (int i = 0; i < 1 << 19; i++)
+        noise[i] = (uint16_t)(any_u32() & 0xbbffu);
+    for (size_t i = 0; i < (size_t)n * width; i++)
+        q[i] = any_float(-0.05f, 0.05f);
+    for (int32_t i = 0; i < n_pages; i++)
+        table[i] = i;
+    for (int32_t i = 0; i < n; i++)
+        ids[i] = depth + i, ids[n + i] = 0;
+    c.count = n > 8 ? 1 : (int)GEM_MIN(16, (size_t)300e6 / bytes + 2);
+    for (int i = 0; i < c.count; i++) {
+        uint8_t *p = device_take(bytes);
+        for (size_t at = 0; at < bytes; at += 1 << 20)
+            DO(cudaMemcpy(p + at, noise, GEM_MIN((size_t)1 << 20, bytes - at),
+                          cudaMemcpyHostToDevice));
+        c.kv[i] =
+            (gem_cuda_kv){p,       i ? c.kv[0].table : device_copy(table, (size_t)n_pages * 4),
+                          n_pages, kv_heads,
+                          hd,      window,
+                          f16};
+    }
+    int32_t *d = device_copy(ids, (size_t)n * 2 * 4);
+    c.rows = (gem_cuda_rows){d, d, d + n, d};
+    c.q =
+        (gem_cuda_queries){device_copy(q, (size_t)n * width * 4), (int64_t)width, hd, heads, false,
+                           device_take((size_t)n * width * 4),    (int64_t)width};
+    c.partial = device_take(gem_cuda_partial_floats(heads, kv_heads, hd) * 4);
+    int most = 64 / (heads / kv_heads);
+    for (int32_t r = 0; r < n; r += most)
+        block[c.n_blocks++] = (gem_cuda_block){r, GEM_MIN(most, n - r)};
+    c.block = device_copy(block, (size_t)c.n_blocks * sizeof(*block));
+    double seen = window && depth >= window ? window : depth;
+    if (n <= 8) {
+        double us = time_graph(split, &c, 40, true);
+        double read = seen * kv_heads * hd * 2 * (f16 ? 2 : 4);
+        printf("{\"kernel\": \"attend_split\", \"hd\": %d, \"heads\": %d, \"kv_heads\": %d, "
+               "\"f16\": %d, "
+               "\"depth\": %d, \"window\": %d, \"n\": %d, \"us\": %.2f, \"tb_s\": %.3f}\n",
+               hd, heads, kv_heads, f16, depth, window, n, us, read / us * 1e-6);
+    } else {
+        double us = time_graph(flash, &c, 2, false);
+        double keys =
+            window && depth >= window ? (double)window * n : (double)depth * n + 0.5 * n * n;
+        printf("{\"kernel\": \"attend_flash\", \"hd\": %d, \"heads\": %d, \"kv_heads\": %d, "
+               "\"f16\": %d, "
+               "\"depth\": %d, \"window\": %d, \"n\": %d, \"us\": %.1f, \"tflop_s\": %.1f}\n",
+               hd, heads, kv_heads, f16, depth, window, n, us, 4e-6 * keys * (double)width / us);
+    }
+    for (int i = 0; i < c.count; i++)
+        cudaFree(c.kv[i].pool);
+    cudaFree((void *)c.kv[0].table), cudaFree(d), cudaFree((void *)c.q.data), cudaFree(c.q.dst);
+    cudaFree(c.partial), cudaFree(c.block), free(table), free(ids), free(block), free(noise),
+        free(q);
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!device_open(&s)) {
+        fprintf(stderr, "bench_cuda_kernels: no CUDA device\n");
+        return 3;
+    }
+    slabs(GEM_DTYPE_Q4_0, 16384, 5376);
+    slabs(GEM_DTYPE_Q4_0, 5376, 8192);
+    slabs(GEM_DTYPE_Q4_0, 43008, 5376);
+    slabs(GEM_DTYPE_Q4_0, 5376, 21504);
+    slabs(GEM_DTYPE_Q6_K, 262144, 5376);
+    slabs(GEM_DTYPE_Q4_K, 34816, 5120);
+    slabs(GEM_DTYPE_Q5_K, 34816, 5120);
+    slabs(GEM_DTYPE_Q6_K, 5120, 17408);
+    slabs(GEM_DTYPE_Q8_0, 16384, 5120);
+    tiles(16384, 5376);
+    tiles(5376, 21504);
+    attention(256, 32, 16, 1024, true, 8192, 1);
+    attention(256, 32, 16, 1024, false, 8192, 1);
+    attention(512, 32, 4, 0, true, 8192, 1);
+    attention(512, 32, 4, 0, true, 131072, 1);
+    attention(512, 32, 4, 0, false, 131072, 1);
+    attention(256, 32, 16, 1024, true, 8192, 2048);
+    attention(512, 32, 4, 0, true, 8192, 2048);
+    attention(512, 32, 4, 0, false, 8192, 2048);
+    attention(512, 32, 4, 0, true, 65536, 2048);
+    return 0;
+}

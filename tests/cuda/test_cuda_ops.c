@@ -1,0 +1,344 @@
+/* test_cuda_ops.c - every kernel of the CUDA backend x type against the same sum in double on the
+ * host, within bounds that follow from the rounding each kernel does. Skips itself without a
+ * device. */
+#include "device.h"
+
+#include "quant/quant.h"
+
+static const gem_dtype types[] = {GEM_DTYPE_F32,  GEM_DTYPE_F16,  GEM_DTYPE_BF16, GEM_DTYPE_Q4_0,
+                                  GEM_DTYPE_Q4_1, GEM_DTYPE_Q5_0, GEM_DTYPE_Q5_1, GEM_DTYPE_Q8_0,
+                                  GEM_DTYPE_Q4_K, GEM_DTYPE_Q5_K, GEM_DTYPE_Q6_K};
+static int n_cases, n_failed;
+static gem_cuda_stream s;
+
+static void report(bool ok, const char *what, const char *type, int64_t a, int64_t b, int64_t c,
+                   double worst)
+{
+    n_cases++;
+    if (ok) return;
+    n_failed++;
+    printf("FAIL %s %s %lld %lld %lld: %g of the bound\n", what, type, (long long)a, (long long)b,
+           (long long)c, worst);
+}
+
+static float *any_floats(size_t n, float range)
+{
+    float *x = malloc(n * sizeof(*x));
+    for (size_t i = 0; i < n; i++)
+        x[i] = any_float(-range, range) * (any_u32() % 16 ? 1.0f : 30.0f);
+    return x;
+}
+
+/* ---- weights ---- */
+
+/* Expanded rows are the rounded exact values: the slab layout loses no bit. */
+static void check_expand(gem_dtype t, int64_t k, int64_t n_rows, bool slabs)
+{
+    size_t row_bytes, bad = 0;
+    uint8_t *rows = any_rows(t, k, n_rows, &row_bytes);
+    gem_cuda_weight w = any_weight(&s, t, rows, k, n_rows, row_bytes, slabs);
+    uint16_t *wh = device_take((size_t)(k * n_rows) * 2), *got;
+    float *want = malloc((size_t)k * 4);
+    DO(gem_cuda_expand(&s, &w, 0, n_rows, wh));
+    DO(cudaStreamSynchronize(s.stream));
+    got = host_copy(wh, (size_t)(k * n_rows) * 2);
+    for (int64_t r = 0; r < n_rows; r++) {
+        gem_dequantize_row(t, rows + (size_t)r * row_bytes, want, (size_t)k);
+        for (int64_t i = 0; i < k; i++)
+            bad += got[r * k + i] != gem_f32_to_f16(want[i]);
+    }
+    report(bad == 0, slabs ? "expand slabs" : "expand rows", gem_dtype_get(t)->name, k, n_rows, 0,
+           (double)bad);
+    cudaFree((void *)w.data);
+    cudaFree(wh);
+    free(rows), free(want), free(got);
+}
+
+/* Rows of embeddings are exact. */
+static void check_embed(gem_dtype t, int64_t k, bool slabs)
+{
+    const int32_t ids[3] = {36, 0, 17};
+    size_t row_bytes, bad = 0;
+    uint8_t *rows = any_rows(t, k, 37, &row_bytes);
+    gem_cuda_weight w = any_weight(&s, t, rows, k, 37, row_bytes, slabs);
+    float *dst = device_take(3 * (size_t)k * 4), *want = malloc((size_t)k * 4), *got;
+    int32_t *token = device_copy(ids, sizeof(ids));
+    DO(gem_cuda_embed(&s, &w, token, 3, 1.5f, dst, k));
+    DO(cudaStreamSynchronize(s.stream));
+    got = host_copy(dst, 3 * (size_t)k * 4);
+    for (int r = 0; r < 3; r++) {
+        gem_dequantize_row(t, rows + (size_t)ids[r] * row_bytes, want, (size_t)k);
+        for (int64_t i = 0; i < k; i++)
+            bad += got[r * k + i] != want[i] * 1.5f;
+    }
+    report(bad == 0, slabs ? "embed slabs" : "embed rows", gem_dtype_get(t)->name, k, 0, 0,
+           (double)bad);
+    cudaFree((void *)w.data), cudaFree(dst), cudaFree(token);
+    free(rows), free(want), free(got);
+}
+
+/* ---- products ---- */
+
+typedef enum route { EXACT, SLAB, TILE } route;
+static const char *const route_name[] = {"exact", "slab", "tile"};
+
+/* y[n][n_rows] of a route; slab partial sums added in the order of their readers. */
+static float *product(route how, const gem_cuda_weight *w, const float *x, int32_t n)
+{
+    size_t values = (size_t)n * (size_t)w->n_rows;
+    float *out, *y;
+    if (how == SLAB) {
+        int slices = gem_cuda_slab_slices(w->dtype, w->k, &s);
+        size_t part = GEM_CUDA_FEW * (size_t)w->n_rows;
+        y = device_take((size_t)(2 * slices) * part * 4);
+        gem_cuda_slab_out o = {w, y, w->n_rows};
+        gem_cuda_slab_in in = {.a = {.data = x, .ld = w->k, .n_parts = 1}};
+        DO(gem_cuda_linear_slab(&s, &o, 1, &in, n));
+        DO(cudaStreamSynchronize(s.stream));
+        float *all = host_copy(y, (size_t)(2 * slices) * part * 4);
+        out = malloc(values * 4);
+        for (size_t i = 0; i < values; i++) {
+            out[i] = all[i];
+            for (int j = 1; j < 2 * slices; j++)
+                out[i] += all[(size_t)j * part + i];
+        }
+        free(all);
+    } else if (how == EXACT) {
+        y = device_take(values * 4);
+        DO(gem_cuda_linear_exact(&s, w, x, w->k, n, y, w->n_rows));
+        DO(cudaStreamSynchronize(s.stream));
+        out = host_copy(y, values * 4);
+    } else {
+        int32_t padded = (n + 127) / 128 * 128;
+        uint16_t *xh = device_take((size_t)padded * (size_t)w->k * 2);
+        uint16_t *wh = device_take((size_t)w->n_rows * (size_t)w->k * 2);
+        float *scale = device_take((size_t)padded * 4), *f;
+        y = device_take(values * 4);
+        DO(gem_cuda_to_f16(&s, x, w->k, n, padded, w->k, xh, scale));
+        DO(gem_cuda_expand(&s, w, 0, w->n_rows, wh));
+        DO(gem_cuda_linear_tile(&s, xh, wh, n, w->n_rows, w->k, y, w->n_rows));
+        DO(cudaStreamSynchronize(s.stream));
+        out = host_copy(y, values * 4);
+        f = host_copy(scale, (size_t)n * 4);
+        for (size_t i = 0; i < values; i++)
+            out[i] *= f[i / (size_t)w->n_rows];
+        cudaFree(xh), cudaFree(wh), cudaFree(scale), free(f);
+    }
+    cudaFree(y);
+    return out;
+}
+
+/* Each product's error: an activation rounded to f16 is off by 2^-12 of itself, or 2^-25 of the
+ * largest it shares a scale with; a weight rounded to f16 by 2^-12; f32 sums by some 2^-20 of the
+ * sum of absolute values, with Q8_0 and Q6_K offsets (128, 32 times a block's scale) on top. */
+static void check_product(route how, gem_dtype t, int64_t k, int64_t n_rows, int32_t n)
+{
+    size_t row_bytes;
+    uint8_t *rows = any_rows(t, k, n_rows, &row_bytes);
+    float *x = any_floats((size_t)(k * n), 3), *want = malloc((size_t)k * 4);
+    gem_cuda_weight w = any_weight(&s, t, rows, k, n_rows, row_bytes, how == SLAB);
+    float *dx = device_copy(x, (size_t)(k * n) * 4), *got = product(how, &w, dx, n);
+    double worst = 0;
+    for (int64_t r = 0; r < n_rows; r++) {
+        gem_dequantize_row(t, rows + (size_t)r * row_bytes, want, (size_t)k);
+        for (int32_t c = 0; c < n; c++) {
+            double sum = 0, abs_sum = 0, w_sum = 0, top = 0;
+            for (int64_t i = 0; i < k; i++) {
+                double v = x[c * k + i];
+                sum += want[i] * v;
+                abs_sum += fabs(want[i] * v);
+                w_sum += fabs(want[i]);
+                top = fmax(top, fabs(v));
+            }
+            double bound = abs_sum * 0x1p-20 + 1e-30;
+            if (how == SLAB) bound = abs_sum * (0x1p-12 + 0x1p-18) + w_sum * top * 0x1p-20;
+            if (how == TILE) bound = abs_sum * (0x1p-11 + 0x1p-18) + w_sum * top * 0x1p-24;
+            worst = fmax(worst, fabs((double)got[c * n_rows + r] - sum) / bound);
+            if (!isfinite(got[c * n_rows + r])) worst = INFINITY;
+        }
+    }
+    report(worst <= 1, route_name[how], gem_dtype_get(t)->name, k, n_rows, n, worst);
+    if (how != TILE && n > 1) { /* a row alone has the same bits */
+        float *one = product(how, &w, dx + (n - 1) * k, 1);
+        int bad = memcmp(one, got + (n - 1) * n_rows, (size_t)n_rows * 4) != 0;
+        report(!bad, "alone", gem_dtype_get(t)->name, k, n_rows, n, 0);
+        free(one);
+    }
+    cudaFree((void *)w.data), cudaFree(dx);
+    free(rows), free(x), free(want), free(got);
+}
+
+/* ---- attention ---- */
+
+typedef struct shape {
+    int hd, heads, kv_heads;
+    int32_t window;
+    bool f16, gated;
+} shape;
+
+static double page_value(double x, bool f16)
+{
+    return f16 ? (double)gem_f16_to_f32(gem_f32_to_f16((float)x)) : x;
+}
+
+/* Two sequences' worth of pages in one pool; rows at the given positions of sequence 1. Keys and
+ * values come in through append (no norm, no rotation), as a run would. */
+static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
+{
+    const int32_t last = pos[n - 1], n_pages = last / GEM_PAGE + 1;
+    const size_t hd = (size_t)a.hd, kvw = (size_t)a.kv_heads * hd, len = (size_t)last + 1;
+    const size_t stride = a.gated ? 2 * hd : hd, qw = (size_t)a.heads * stride;
+    float *k = any_floats(len * kvw, 1), *v = any_floats(len * kvw, 1);
+    float *q = any_floats((size_t)n * qw, 0.3f);
+    int32_t *table = malloc(2 * (size_t)n_pages * 4), *all = malloc(len * 3 * 4);
+    gem_cuda_block *block = malloc((size_t)n * sizeof(*block));
+    size_t page_bytes = (size_t)2 * GEM_PAGE * kvw * (a.f16 ? 2 : 4);
+    for (int32_t i = 0; i < n_pages; i++) {
+        table[i] = -1; /* sequence 0 holds none */
+        table[n_pages + i] = n_pages - 1 - i;
+    }
+    for (size_t i = 0; i < len; i++) {
+        all[i] = (int32_t)i;
+        all[len + i] = 1;
+    }
+    gem_cuda_kv kv = {.pool = device_take(page_bytes * (size_t)n_pages),
+                      .table = device_copy(table, 2 * (size_t)n_pages * 4),
+                      .table_stride = n_pages,
+                      .n_kv_heads = a.kv_heads,
+                      .head_dim = a.hd,
+                      .window = a.window,
+                      .f16 = a.f16};
+    DO(cudaMemset(kv.pool, 0, page_bytes * (size_t)n_pages));
+    DO(cudaDeviceSynchronize());
+    int32_t *d_all = device_copy(all, len * 2 * 4), *d_pos = device_copy(pos, (size_t)n * 4);
+    int32_t *d_seq = device_copy(all + len, (size_t)n * 4);
+    float *dk = device_copy(k, len * kvw * 4), *dv = device_copy(v, len * kvw * 4);
+    float *dq = device_copy(q, (size_t)n * qw * 4), *none = device_take(len * qw * 4);
+    float *dst = device_take((size_t)n * (size_t)a.heads * hd * 4);
+    float *partial = device_take(gem_cuda_partial_floats(a.heads, a.kv_heads, a.hd) * 4);
+    gem_cuda_rows in = {d_all, d_all, d_all + len, d_all}, rows = {d_pos, d_pos, d_seq, d_pos};
+    gem_cuda_qkv put = {
+        .q = {dk, NULL, NULL, 0, 0, 1}, /* any finite numbers; the result is unused */
+        .k = {dk, NULL, NULL, 0, (int64_t)kvw, 1},
+        .v = {dv, NULL, NULL, 0, (int64_t)kvw, 1},
+        .q_out = none,
+        .ldq = (int64_t)qw,
+        .n_heads = 0,
+        .q_stride = (int64_t)hd,
+        .q_scale = 1};
+    DO(gem_cuda_append(&s, &put, &kv, &in, (int32_t)len));
+    gem_cuda_queries queries = {
+        dq, (int64_t)qw, (int64_t)stride, a.heads, a.gated, dst, (int64_t)((size_t)a.heads * hd)};
+    if (how < 2) {
+        DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, n, how == 0, partial));
+    } else {
+        int count = 0, most = GEM_CUDA_MAX_GROUP / (a.heads / a.kv_heads);
+        for (int32_t r = 0; r < n; r += most)
+            block[count++] = (gem_cuda_block){r, GEM_MIN(most, n - r)};
+        gem_cuda_block *d_block = device_copy(block, (size_t)count * sizeof(*block));
+        DO(gem_cuda_attend_flash(&s, &kv, &rows, d_block, count, &queries));
+        DO(cudaStreamSynchronize(s.stream));
+        cudaFree(d_block);
+    }
+    DO(cudaStreamSynchronize(s.stream));
+    float *got = host_copy(dst, (size_t)n * (size_t)a.heads * hd * 4);
+    double *p = malloc(len * sizeof(*p)), *want = malloc(hd * sizeof(*want)), worst = 0;
+    for (int32_t r = 0; r<n; r += n> 20 ? n / 10 : 1)
+        for (int h = 0; h < a.heads; h++) {
+            size_t kvh = (size_t)(h / (a.heads / a.kv_heads)) * hd;
+            const float *x = q + (size_t)r * qw + (size_t)h * stride;
+            int32_t from = a.window ? GEM_MAX(0, pos[r] - a.window + 1) : 0;
+            double top = -INFINITY, sum = 0, top_v = 0, size = 0;
+            for (int32_t i = from; i <= pos[r]; i++) {
+                double score = 0, abs_score = 0;
+                for (size_t d = 0; d < hd; d++) {
+                    double t = x[d] * page_value(k[(size_t)i * kvw + kvh + d], a.f16);
+                    score += t;
+                    abs_score += fabs(t);
+                }
+                p[i] = score;
+                top = fmax(top, score);
+                size = fmax(size, abs_score);
+            }
+            memset(want, 0, hd * sizeof(*want));
+            for (int32_t i = from; i <= pos[r]; i++) {
+                p[i] = exp(p[i] - top);
+                sum += p[i];
+                for (size_t d = 0; d < hd; d++) {
+                    double y = page_value(v[(size_t)i * kvw + kvh + d], a.f16);
+                    want[d] += p[i] * y;
+                    top_v = fmax(top_v, fabs(y));
+                }
+            }
+            /* a score off by e changes a weight by e of itself; f16: q, k, p and v are rounded */
+            bool mma = how == 2 || (how == 0 && gem_cuda_mma_head(&s, a.hd, a.f16));
+            double e = mma ? size * 0x1p-10 + 0x1p-9 : size * 0x1p-19 + 0x1p-18;
+            for (size_t d = 0; d < hd; d++) {
+                double y = want[d] / sum;
+                if (a.gated) y /= 1 + exp(-(double)x[hd + d]);
+                double got_y = got[((size_t)r * (size_t)a.heads + (size_t)h) * hd + d];
+                worst = fmax(worst, fabs(got_y - y) / (2 * e * top_v));
+                if (!isfinite(got_y)) worst = INFINITY;
+            }
+        }
+    static const char *const names[] = {"split", "rows", "flash"};
+    char label[64];
+    snprintf(label, sizeof(label), "hd %d heads %d/%d %s", a.hd, a.heads, a.kv_heads,
+             a.f16 ? "f16" : "f32");
+    report(worst <= 1, names[how], label, a.window, n, last, worst);
+    cudaFree(kv.pool), cudaFree((void *)kv.table), cudaFree(d_all), cudaFree(d_pos),
+        cudaFree(d_seq);
+    cudaFree(dk), cudaFree(dv), cudaFree(dq), cudaFree(none), cudaFree(dst), cudaFree(partial);
+    free(k), free(v), free(q), free(table), free(all), free(block), free(got), free(p), free(want);
+}
+
+static void attention(bool quick)
+{
+    static const shape shapes[] = {
+        {512, 8, 1, 0, true, false}, {512, 16, 2, 0, false, false}, {256, 4, 2, 100, true, false},
+        {256, 6, 1, 0, false, true}, {128, 4, 4, 70, true, false},  {128, 14, 2, 0, false, false},
+        {64, 32, 1, 0, true, false}, {96, 3, 1, 90, false, false},  {32, 2, 1, 0, true, false},
+    };
+    int32_t many[150], few[3] = {0, 63, 400};
+    for (int32_t i = 0; i < 150; i++)
+        many[i] = 230 + i;
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        static const int32_t one[] = {5000};
+        check_attend(shapes[i], few, 3, 0);
+        if (!quick) check_attend(shapes[i], one, 1, 0);
+        check_attend(shapes[i], many, quick ? 20 : 150, 1);
+        if (gem_cuda_flash_head(shapes[i].hd)) check_attend(shapes[i], many, 150, 2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0; /* for sanitizers */
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!device_open(&s)) {
+        printf("skipped: no CUDA device\n");
+        return 77;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        gem_dtype t = types[i];
+        check_expand(t, 512, 37, false);
+        check_embed(t, 512, false);
+        check_product(EXACT, t, 512, 33, 3);
+        check_product(EXACT, t, 768, 40, 11);
+        check_product(TILE, t, 512, 200, 150);
+        if (!quick) check_product(TILE, t, 1280, 130, 9);
+        if (!gem_cuda_slab_type(t)) continue;
+        check_expand(t, 512, 37, true);
+        check_embed(t, 512, true);
+        static const int64_t k[] = {256, 1024, 2816, 5376, 8192, 21504};
+        for (size_t j = 0; j < ARRAY_LEN(k); j++) {
+            if (quick && j > 2) break;
+            check_product(SLAB, t, k[j], 33 + 16 * (int64_t)j, 1);
+            check_product(SLAB, t, k[j], j == 3 ? 5000 : 300, 8);
+            check_product(SLAB, t, k[j], 2112, 5);
+        }
+    }
+    attention(quick);
+    printf("%d cases, %d failed\n", n_cases, n_failed);
+    return n_failed != 0;
+}
