@@ -30,11 +30,6 @@ typedef struct gem_backend_options {
     int32_t n_logits;     /* most rows of one run that want logits */
     int32_t n_ctx;        /* most positions of a sequence */
     bool exact, no_repack;
-    /* A drafter's plan: a backend of the same kind that was opened with the target model, borrowed
-     * for this one's life. Threads and weights of the same tensors are shared; with target_kv the
-     * layers of the plan are the target's, read and never appended to, and pools are the target's. */
-    gem_backend *target;
-    bool target_kv;
     const gem_kv_pool *pool; /* [n_pools] */
     int n_pools;
     const int *layer_pool; /* [plan->n_layers]; -1: the layer keeps no KV pages */
@@ -70,9 +65,6 @@ typedef struct gem_batch {
      * been written by runs over this sequence's positions from the start of p's chunk to p - 1 at
      * least, and at most GEM_ROLLBACK positions beyond p. */
     const int32_t *tape;
-    /* Drafters: hidden rows in and out; NULL without. */
-    const float *const *hidden; /* [n_rows] f32[d_hidden], for INPUT */
-    float *const *hidden_to;    /* [n_rows]: where OUTPUT copies the row; NULL: not wanted */
 } gem_batch;
 
 typedef struct gem_backend_stats {

@@ -17,8 +17,6 @@
  *   RESIDUAL  x = (x + [rms(src, post_norm)]) * out_scale; then, if next_norm,
  *             dst = rms(x, next_norm)
  *   GLU       dst = act(gate) * up
- *   INPUT     dst = the row that comes with the batch (drafters: the target's hidden row)
- *   OUTPUT    src is copied to where the batch wants it (gem_batch.hidden_to)
  *   HEAD      logits = softcap(W src) for rows that want logits */
 #ifndef GEM_PLAN_H
 #define GEM_PLAN_H
@@ -35,8 +33,6 @@ typedef enum gem_op_kind {
     GEM_OP_DELTA,
     GEM_OP_RESIDUAL,
     GEM_OP_GLU,
-    GEM_OP_INPUT,
-    GEM_OP_OUTPUT,
     GEM_OP_HEAD
 } gem_op_kind;
 
@@ -78,22 +74,14 @@ typedef struct gem_op {
     union {
         struct {
             const gem_tensor *w;
-            gem_buf dst; /* its first w->dim[0] columns */
+            gem_buf dst;
             float scale;
         } embed;
         struct {
             gem_buf src, dst;
-            int32_t at; /* first column of dst; a multiple of 32 */
             const float *w;
             float eps;
         } norm;
-        struct {
-            gem_buf dst;
-            int32_t at; /* as in norm */
-        } input;
-        struct {
-            gem_buf src;
-        } output;
         struct {
             gem_buf src;
             int n;
@@ -102,7 +90,7 @@ typedef struct gem_op {
             gem_buf dst[GEM_LINEAR_MAX];
         } linear;
         struct {
-            gem_buf q, k, v; /* k -1: only queries, nothing is appended */
+            gem_buf q, k, v;
             int n_heads;
             int q_stride;                 /* from one query head to the next; 0: head_dim */
             const float *q_norm, *k_norm; /* f32[head_dim] or NULL */
@@ -117,7 +105,6 @@ typedef struct gem_op {
             int n_heads;
             int q_stride; /* as in qkv */
             bool gated;   /* head_dim gate values behind each query head: q_stride >= 2 head_dim */
-            bool earlier; /* a row sees the keys before its position, not the one at it */
         } attend;
         struct {
             gem_buf src, dst; /* q heads | k heads | v heads, by plan->recurrent */
@@ -162,7 +149,6 @@ typedef struct gem_plan {
     gem_kv_layer *layer; /* owned, [n_layers] */
     gem_recurrent recurrent;
     int32_t d_model, n_vocab, n_ctx_train;
-    int32_t d_hidden; /* width of the rows of INPUT and OUTPUT; 0: the plan has neither */
     int32_t *suppress; /* owned; token ids whose logits become -inf */
     size_t n_suppress;
 } gem_plan;

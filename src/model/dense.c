@@ -181,9 +181,6 @@ static bool add_ops(gem_plan *p, const gem_dense *m)
     for (int l = 0; l < m->n_layers; l++)
         if (!add_attention(p, m, l, &b) || !add_ffn(p, m, l, &b)) return false;
 
-    if (!(op = gem_plan_add(p, GEM_OP_OUTPUT, m->n_layers - 1))) return false;
-    op->output.src = b.h;
-
     if (!(op = gem_plan_add(p, GEM_OP_HEAD, m->n_layers - 1))) return false;
     op->head.src = b.h;
     op->head.w = m->w.output ? m->w.output : m->w.token_embd; /* tied */
@@ -196,7 +193,7 @@ gem_status gem_dense_plan(gem_plan *out, const char *family, const gem_dense *m,
     memset(out, 0, sizeof(*out));
     out->family = family;
     out->n_layers = m->n_layers;
-    out->d_model = out->d_hidden = m->d_model;
+    out->d_model = m->d_model;
     out->n_vocab = m->n_vocab;
     out->n_ctx_train = m->n_ctx_train;
     out->n_ropes = m->n_ropes;

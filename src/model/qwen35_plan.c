@@ -168,9 +168,6 @@ static bool add_ops(gem_plan *p, const gem_hybrid *m)
             return false;
     }
 
-    if (!(op = gem_plan_add(p, GEM_OP_OUTPUT, m->n_layers - 1))) return false;
-    op->output.src = b.h;
-
     if (!(op = gem_plan_add(p, GEM_OP_HEAD, m->n_layers - 1))) return false;
     op->head.src = b.h;
     op->head.w = w->output ? w->output : w->token_embd; /* tied */
@@ -182,7 +179,7 @@ gem_status gem_hybrid_plan(gem_plan *out, const char *family, const gem_hybrid *
     memset(out, 0, sizeof(*out));
     out->family = family;
     out->n_layers = m->n_layers;
-    out->d_model = out->d_hidden = m->d_model;
+    out->d_model = m->d_model;
     out->n_vocab = m->n_vocab;
     out->n_ctx_train = m->n_ctx_train;
     out->n_ropes = 1;

@@ -32,17 +32,15 @@ static void *map_zeroed(size_t bytes)
 static void close_cpu(gem_backend *be)
 {
     if (!be) return;
-    if (!be->opt.target) gem_team_free(be->team);
+    gem_team_free(be->team);
     gem_cpu_recurrent_close(be);
     if (be->arena) munmap(be->arena, be->arena_bytes);
     if (be->work) munmap(be->work, be->work_bytes);
-    for (int i = 0; i < be->opt.n_pools && be->pool && !be->opt.target_kv; i++)
+    for (int i = 0; i < be->opt.n_pools && be->pool; i++)
         if (be->pool[i]) munmap(be->pool[i], be->pool_bytes[i]);
-    if (!be->opt.target_kv) {
-        free(be->pool);
-        free(be->pool_bytes);
-        free(be->page_bytes);
-    }
+    free(be->pool);
+    free(be->pool_bytes);
+    free(be->page_bytes);
     free(be->weight);
     free(be->op);
     free(be->ranges);
@@ -119,7 +117,6 @@ static void take_work(gem_backend *be)
     be->pos = gem_cpu_take(be, rows * sizeof(int32_t));
     be->seq = gem_cpu_take(be, rows * sizeof(int32_t));
     be->row_of = gem_cpu_take(be, rows * sizeof(int32_t));
-    be->logits_of = gem_cpu_take(be, rows * sizeof(int32_t));
     be->block = gem_cpu_take(be, rows * sizeof(cpu_block));
     size_t delta_floats = 0;
     if (p->recurrent.n_layers) {
@@ -153,16 +150,6 @@ static void take_work(gem_backend *be)
 static gem_status take_pools(gem_backend *be, gem_error *err)
 {
     size_t n = (size_t)be->opt.n_pools;
-    if (be->opt.target_kv) {
-        const gem_backend *t = be->opt.target;
-        be->opt.pool = t->opt.pool;
-        be->opt.n_pools = t->opt.n_pools;
-        be->opt.layer_pool = t->opt.layer_pool;
-        be->pool = t->pool;
-        be->pool_bytes = t->pool_bytes;
-        be->page_bytes = t->page_bytes;
-        return GEM_OK;
-    }
     be->pool = calloc(n, sizeof(*be->pool));
     be->pool_bytes = calloc(n, sizeof(*be->pool_bytes));
     be->page_bytes = calloc(n, sizeof(*be->page_bytes));
@@ -193,16 +180,9 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     if (!be) return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for %zu bytes", sizeof(*be));
     be->opt = *opt;
     be->plan = p;
-    be->last_append = SIZE_MAX;
-    if (opt->target) {
-        be->k = opt->target->k;
-        be->team = opt->target->team;
-        be->n_threads = opt->target->n_threads;
-    } else {
-        be->n_threads = opt->n_threads;
-        if ((st = gem_cpu_kernels_get(&be->k, opt->isa, err)) != GEM_OK) goto done;
-        if ((st = gem_team_new(&be->team, be->n_threads, err)) != GEM_OK) goto done;
-    }
+    be->n_threads = opt->n_threads;
+    if ((st = gem_cpu_kernels_get(&be->k, opt->isa, err)) != GEM_OK) goto done;
+    if ((st = gem_team_new(&be->team, be->n_threads, err)) != GEM_OK) goto done;
 
     be->weight = calloc(GEM_LINEAR_MAX * p->n_ops + 1, sizeof(*be->weight));
     be->op = calloc(p->n_ops + 1, sizeof(*be->op));
@@ -213,9 +193,7 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     }
     for (size_t i = 0; i < p->n_ops; i++) {
         be->op[i].range = be->ranges + i * (size_t)be->n_threads;
-        if ((p->op[i].kind == GEM_OP_QKV && p->op[i].qkv.k >= 0) || p->op[i].kind == GEM_OP_DELTA)
-            be->last_append = i;
-        be->reads_hidden |= p->op[i].kind == GEM_OP_INPUT;
+        if (p->op[i].kind == GEM_OP_QKV || p->op[i].kind == GEM_OP_DELTA) be->last_append = i;
         for (int l = 0; l < p->op[i].layer; l++)
             be->op[i].recurrent += p->layer[l].n_kv_heads == 0;
     }

@@ -11,7 +11,7 @@
 typedef struct cpu_weight {
     const gem_tensor *tensor;
     gem_panel_type type;   /* of the panels that the kernel sees */
-    const uint8_t *panels; /* in the arena, or the target's; NULL: made from the mapped rows */
+    const uint8_t *panels; /* in the arena; NULL: made from the mapped rows on the fly */
     size_t panel_bytes;
     int64_t k, n_rows, n_panels;
 } cpu_weight;
@@ -85,17 +85,13 @@ struct gem_backend {
 
     /* of the run in hand */
     const gem_batch *batch;
-    int32_t *pos, *seq; /* [n_batch]; after the last append: of the rows still alive */
-    int32_t *row_of;    /* [n_batch] the batch's row of one that is alive behind the last append */
-    int32_t *logits_of; /* [n_batch] of those the ones that want logits */
-    int32_t n_alive, n_logits;
+    int32_t *pos, *seq, *row_of; /* [n_batch]; after the last append: of the wanted rows only */
+    int32_t n_wanted;
     cpu_block *block; /* [n_batch] */
     int n_blocks;
     float *partial; /* split decode: [rows][heads][chunks][head_dim + 2] */
     size_t partial_floats;
-    size_t last_append; /* index of the last op that appends to KV or state: later ops see rows
-                           alone that are wanted; SIZE_MAX: none does */
-    bool reads_hidden;  /* has an INPUT op */
+    size_t last_append; /* index of the last QKV or DELTA op: later ops see wanted rows only */
     cpu_seq *group;     /* [n_groups], at most n_batch; recurrent models only */
     int32_t n_groups, n_levels;
     int32_t *order, *group_of, *group_of_row; /* [n_batch] rows by group; the group of each place */

@@ -16,22 +16,12 @@ static float *row(const gem_backend *be, gem_buf b, int64_t r)
     return be->buf[b] + (size_t)r * be->ld[b];
 }
 
-/* n finished values, from column `at`, of a row that a linear op reads in 8 bits. */
-static void quantize_part(const gem_backend *be, gem_buf b, int64_t r, int64_t at, int64_t n)
+/* A finished row of a buffer that a linear op reads in 8 bits. */
+static void quantize_row(const gem_backend *be, gem_buf b, int64_t r, int64_t n)
 {
     if (!be->quantized[b]) return;
     gem_qrows q = gem_qrows_at(&be->qbuf[b], (size_t)r);
-    q.q += at;
-    q.xs += at / 32;
-    q.xsum += at / 32;
-    q.nsum += at / 32;
-    q.nsum16 += at / 16;
-    be->k.quantize(row(be, b, r) + at, n, &q);
-}
-
-static void quantize_row(const gem_backend *be, gem_buf b, int64_t r, int64_t n)
-{
-    quantize_part(be, b, r, 0, n);
+    be->k.quantize(row(be, b, r), n, &q);
 }
 
 /* ---- row-wise ops ---- */
@@ -39,7 +29,7 @@ static void quantize_row(const gem_backend *be, gem_buf b, int64_t r, int64_t n)
 static void embed(const pass *p, const gem_op *op)
 {
     const gem_tensor *t = op->embed.w;
-    int64_t lo, hi, d = (int64_t)t->dim[0];
+    int64_t lo, hi, d = p->be->plan->d_model;
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
         float *x = row(p->be, op->embed.dst, r);
@@ -47,31 +37,7 @@ static void embed(const pass *p, const gem_op *op)
                            (size_t)d);
         for (int64_t i = 0; i < d; i++)
             x[i] = x[i] * op->embed.scale;
-        quantize_part(p->be, op->embed.dst, r, 0, d);
     }
-}
-
-static void input(const pass *p, const gem_op *op)
-{
-    int64_t lo, hi, d = p->be->plan->d_hidden;
-    gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
-    for (int64_t r = lo; r < hi; r++) {
-        memcpy(row(p->be, op->input.dst, r) + op->input.at, p->be->batch->hidden[r],
-               (size_t)d * sizeof(float));
-        quantize_part(p->be, op->input.dst, r, op->input.at, d);
-    }
-}
-
-static void output(const pass *p, const gem_op *op)
-{
-    const gem_backend *be = p->be;
-    float *const *to = be->batch->hidden_to;
-    int64_t lo, hi;
-    gem_share(p->n, be->n_threads, p->tid, &lo, &hi);
-    for (int64_t r = lo; r < hi; r++)
-        if (to[be->row_of[r]])
-            memcpy(to[be->row_of[r]], row(be, op->output.src, r),
-                   (size_t)be->plan->d_hidden * sizeof(float));
 }
 
 static void angles(const pass *p)
@@ -94,8 +60,8 @@ static void norm(const pass *p, const gem_op *op)
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
         p->be->k.norm(row(p->be, op->norm.src, r), op->norm.w, d, op->norm.eps,
-                      row(p->be, op->norm.dst, r) + op->norm.at);
-        quantize_part(p->be, op->norm.dst, r, op->norm.at, d);
+                      row(p->be, op->norm.dst, r));
+        quantize_row(p->be, op->norm.dst, r, d);
     }
 }
 
@@ -125,7 +91,14 @@ static void glu(const pass *p, const gem_op *op)
         int64_t r = i / parts, at = i % parts * step, n = GEM_MIN(step, width - at);
         float *dst = row(be, op->glu.dst, r) + at;
         be->k.glu(op->glu.act, row(be, op->glu.gate, r) + at, row(be, op->glu.up, r) + at, n, dst);
-        quantize_part(be, op->glu.dst, r, at, n);
+        if (!be->quantized[op->glu.dst]) continue;
+        gem_qrows q = gem_qrows_at(&be->qbuf[op->glu.dst], (size_t)r);
+        q.q += at;
+        q.xs += at / 32;
+        q.xsum += at / 32;
+        q.nsum += at / 32;
+        q.nsum16 += at / 16;
+        be->k.quantize(dst, n, &q);
     }
 }
 
@@ -271,8 +244,7 @@ static void qkv(const pass *p, const gem_op *op)
     gem_backend *be = p->be;
     const gem_kv_layer *l = &be->plan->layer[op->layer];
     bool f16 = be->opt.pool[be->opt.layer_pool[op->layer]].f16;
-    int hd = l->head_dim, heads = op->qkv.n_heads;
-    int all = heads + (op->qkv.k < 0 ? 0 : l->n_kv_heads);
+    int hd = l->head_dim, heads = op->qkv.n_heads, all = heads + l->n_kv_heads;
     int half = be->plan->rope[op->qkv.rope].n_dims / 2;
     int64_t lo, hi;
     gem_share((int64_t)p->n * all, be->n_threads, p->tid, &lo, &hi);
@@ -296,12 +268,6 @@ static void qkv(const pass *p, const gem_op *op)
     }
 }
 
-/* The last key that a row sees. */
-static int32_t last_key(const gem_backend *be, const gem_op *op, int64_t r)
-{
-    return be->pos[r] - (op->attend.earlier ? 1 : 0);
-}
-
 /* Rows of one block and KV head against one chunk of keys. */
 static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, int32_t chunk,
                          float *m, float *s, float *o)
@@ -313,7 +279,7 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     int32_t pos[GEM_ATTEND_ROWS];
     const uint8_t *page[GEM_CHUNK / GEM_PAGE];
     const int32_t *table = table_of(be, be->seq[b.row], op->layer);
-    int32_t last = last_key(be, op, b.row + b.n_tokens - 1) / GEM_PAGE;
+    int32_t last = be->pos[b.row + b.n_tokens - 1] / GEM_PAGE;
     for (int i = 0; i < GEM_CHUNK / GEM_PAGE; i++) {
         int32_t at = chunk * (GEM_CHUNK / GEM_PAGE) + i;
         page[i] = at <= last ? page_part(be, op->layer, table[at], kvh) : NULL;
@@ -323,7 +289,7 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
             q[t * group + g] =
                 row(be, op->attend.q, b.row + t) +
                 (size_t)(kvh * group + g) * q_stride(op->attend.q_stride, l->head_dim);
-            pos[t * group + g] = last_key(be, op, b.row + t);
+            pos[t * group + g] = be->pos[b.row + t];
         }
     gem_attend_args a = {
         .head_dim = l->head_dim,
@@ -342,13 +308,12 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     be->k.attend(&a);
 }
 
-static void chunks_of(const gem_backend *be, const gem_op *op, cpu_block b, int32_t *first,
+static void chunks_of(const gem_backend *be, const gem_kv_layer *l, cpu_block b, int32_t *first,
                       int32_t *last)
 {
-    int32_t window = be->plan->layer[op->layer].window;
-    int32_t from = window ? GEM_MAX(0, last_key(be, op, b.row) - window + 1) : 0;
+    int32_t from = l->window ? GEM_MAX(0, be->pos[b.row] - l->window + 1) : 0;
     *first = from / GEM_CHUNK;
-    *last = last_key(be, op, b.row + b.n_tokens - 1) / GEM_CHUNK;
+    *last = be->pos[b.row + b.n_tokens - 1] / GEM_CHUNK;
 }
 
 static void finish_row(const pass *p, const gem_op *op, int64_t r, int head, const float *o,
@@ -372,7 +337,7 @@ static void attend_block(const pass *p, const gem_op *op, cpu_block b, int kvh)
     float m[GEM_ATTEND_ROWS], s[GEM_ATTEND_ROWS] = {0}, m2[GEM_ATTEND_ROWS], s2[GEM_ATTEND_ROWS];
     float *total = be->scratch[p->tid].total, *part = be->scratch[p->tid].o;
     int32_t first, last;
-    chunks_of(be, op, b, &first, &last);
+    chunks_of(be, l, b, &first, &last);
     for (int32_t c = first; c <= last; c++) {
         if (c == first) {
             attend_chunk(p, op, b, kvh, c, m, s, total);
@@ -420,12 +385,12 @@ static void attend_split(const pass *p, const gem_op *op)
     int64_t items = 0, lo, hi, at = 0;
     int32_t first, last;
     for (int32_t r = 0; r < p->n; r++) {
-        chunks_of(be, op, (cpu_block){r, 1}, &first, &last);
+        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
         items += (int64_t)(last - first + 1) * l->n_kv_heads;
     }
     gem_share(items, be->n_threads, p->tid, &lo, &hi);
     for (int32_t r = 0; r < p->n; r++) {
-        chunks_of(be, op, (cpu_block){r, 1}, &first, &last);
+        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
         for (int h = 0; h < l->n_kv_heads; h++)
             for (int32_t c = first; c <= last; c++, at++) {
                 if (at < lo || at >= hi) continue;
@@ -437,7 +402,7 @@ static void attend_split(const pass *p, const gem_op *op)
     gem_share((int64_t)p->n * op->attend.n_heads, be->n_threads, p->tid, &lo, &hi);
     at = 0;
     for (int32_t r = 0; r < p->n; r++) {
-        chunks_of(be, op, (cpu_block){r, 1}, &first, &last);
+        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
         for (int h = 0; h < op->attend.n_heads; h++) {
             int g = h % group;
             int64_t me = (int64_t)r * op->attend.n_heads + h,
@@ -515,11 +480,11 @@ static void select_wanted(pass *p, size_t i)
 {
     gem_backend *be = p->be;
     const gem_op *op = &be->plan->op[i];
-    if (p->tid == 0 && be->n_alive < p->n) {
+    if (p->tid == 0 && be->n_wanted < p->n) {
         gem_buf alive = op->kind == GEM_OP_DELTA ? op->delta.dst : op->qkv.q, x = -1;
         for (size_t j = i + 1; j < be->plan->n_ops && x < 0; j++)
             if (be->plan->op[j].kind == GEM_OP_RESIDUAL) x = be->plan->op[j].residual.x;
-        for (int32_t w = 0; w < be->n_alive; w++) {
+        for (int32_t w = 0; w < be->n_wanted; w++) {
             int32_t r = be->row_of[w];
             be->pos[w] = be->pos[r];
             be->seq[w] = be->seq[r];
@@ -527,21 +492,7 @@ static void select_wanted(pass *p, size_t i)
             if (x >= 0) move_row(be, x, w, r);
         }
     }
-    p->n = be->n_alive;
-    gem_team_barrier(be->team);
-}
-
-/* Rows that only OUTPUT was for end before the head. */
-static void select_logits(pass *p, gem_buf src)
-{
-    gem_backend *be = p->be;
-    if (be->n_logits == p->n) return;
-    if (p->tid == 0)
-        for (int32_t w = 0; w < be->n_logits; w++) {
-            int32_t r = be->logits_of[w];
-            if (r != w) move_row(be, src, w, r);
-        }
-    p->n = be->n_logits;
+    p->n = be->n_wanted;
     gem_team_barrier(be->team);
 }
 
@@ -605,16 +556,7 @@ static void region(void *ctx, int tid)
         case GEM_OP_GLU:
             glu(&p, op);
             break;
-        case GEM_OP_INPUT:
-            input(&p, op);
-            break;
-        case GEM_OP_OUTPUT:
-            if (!be->batch->hidden_to) continue;
-            output(&p, op);
-            break;
         case GEM_OP_HEAD:
-            select_logits(&p, op->head.src);
-            if (p.n == 0) break;
             linear(&p, o, op->head.src, NULL, be->logits);
             gem_team_barrier(be->team);
             head_finish(&p, op);
@@ -631,30 +573,24 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
         return gem_fail(err, GEM_E_ARG, "cpu: a batch of %d rows; 1 to %d are possible", b->n_rows,
                         be->opt.n_batch);
     be->batch = b;
-    be->n_alive = be->n_logits = 0;
+    be->n_wanted = 0;
     for (int32_t r = 0; r < b->n_rows; r++) {
         be->pos[r] = b->pos[r];
         be->seq[r] = b->seq[r];
-        if (b->want[r]) be->logits_of[be->n_logits++] = be->n_alive;
-        if (b->want[r] || (b->hidden_to && b->hidden_to[r]) || be->last_append == SIZE_MAX)
-            be->row_of[be->n_alive++] = r;
+        if (b->want[r]) be->row_of[be->n_wanted++] = r;
     }
-    if (be->n_logits > be->opt.n_logits)
-        return gem_fail(err, GEM_E_ARG, "cpu: %d rows want logits; at most %d can", be->n_logits,
+    if (be->n_wanted > be->opt.n_logits)
+        return gem_fail(err, GEM_E_ARG, "cpu: %d rows want logits; at most %d can", be->n_wanted,
                         be->opt.n_logits);
-    if (be->reads_hidden && !b->hidden)
-        return gem_fail(err, GEM_E_ARG, "cpu: a drafter's batch without hidden rows");
     gem_status st = gem_cpu_recurrent_begin(be, err);
     if (st != GEM_OK) return st;
     for (size_t i = 0; i < be->plan->n_ops; i++) {
         const cpu_op *o = &be->op[i];
-        int32_t n = o->op->kind == GEM_OP_HEAD ? be->n_logits
-                    : i <= be->last_append     ? b->n_rows
-                                               : be->n_alive;
+        int32_t n = i <= be->last_append ? b->n_rows : be->n_wanted;
         if (o->n_panels) gem_ranges_set(o->range, be->n_threads, op_items(be, o, n));
     }
     gem_team_run(be->team, region, be);
-    for (int32_t w = 0; w < be->n_logits; w++)
+    for (int32_t w = 0; w < be->n_wanted; w++)
         logits[w] = be->logits + (size_t)w * be->ld_logits;
     return GEM_OK;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static cpu_weight *find(const gem_backend *be, const gem_tensor *t)
+static cpu_weight *find(gem_backend *be, const gem_tensor *t)
 {
     for (size_t i = 0; i < be->n_weights; i++)
         if (be->weight[i].tensor == t) return &be->weight[i];
@@ -23,7 +23,6 @@ static cpu_weight *add(gem_backend *be, const gem_tensor *t)
     w->n_panels = (w->n_rows + GEM_PANEL_ROWS - 1) / GEM_PANEL_ROWS;
     w->type = be->opt.exact ? GEM_PANEL_F32 : gem_panel_type_of(t->dtype);
     w->panel_bytes = gem_panel_bytes(w->type, w->k);
-    if (be->opt.target && find(be->opt.target, t)) w->panels = find(be->opt.target, t)->panels;
     return w;
 }
 
@@ -82,15 +81,13 @@ static gem_status pack_all(gem_backend *be, gem_error *err)
     size_t total = 0;
     for (size_t i = 0; i < n; i++) {
         size_t bytes;
-        first[i + 1] = first[i];
-        if (be->weight[i].panels) continue; /* the target's */
         if (!gem_mul_ok((size_t)be->weight[i].n_panels, be->weight[i].panel_bytes, &bytes) ||
             !gem_add_ok(total, bytes, &total)) {
             st = gem_fail(err, GEM_E_NOMEM, "cpu: %s does not fit the address space",
                           be->weight[i].tensor->name);
             goto done;
         }
-        first[i + 1] += be->weight[i].n_panels;
+        first[i + 1] = first[i] + be->weight[i].n_panels;
     }
     be->arena_bytes = (size_t)gem_round_up(total, 2u << 20) + (2u << 20);
     void *map =
@@ -106,7 +103,6 @@ static gem_status pack_all(gem_backend *be, gem_error *err)
     madvise(at, be->arena_bytes - (size_t)(at - be->arena), MADV_HUGEPAGE);
 #endif
     for (size_t i = 0; i < n; i++) {
-        if (be->weight[i].panels) continue;
         panels[i] = at;
         be->weight[i].panels = at;
         at += (size_t)be->weight[i].n_panels * be->weight[i].panel_bytes;
@@ -115,7 +111,7 @@ static gem_status pack_all(gem_backend *be, gem_error *err)
     gem_ranges_set(range, be->n_threads, first[n]);
     gem_team_run(be->team, load_part, &job);
     for (size_t i = 0; i < n; i++)
-        if (panels[i]) gem_gguf_drop_pages(be->opt.file, be->weight[i].tensor);
+        gem_gguf_drop_pages(be->opt.file, be->weight[i].tensor);
 done:
     free(first);
     free(panels);
