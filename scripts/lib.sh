@@ -46,9 +46,9 @@ need_for() {
     local what list=()
     for what; do
         case $what in
-        build) list+=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libssl-dev libutf8proc-dev libedit-dev git) ;;
+        build) list+=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libssl-dev libutf8proc-dev libedit-dev libmicrohttpd-dev git) ;;
         fetch) list+=(python3 python3-pip ca-certificates) ;;
-        test) list+=(libcmocka-dev python3 python3-jsonschema python3-jinja2 jq shellcheck valgrind graphviz openssh-client) ;;
+        test) list+=(libcmocka-dev curl python3 python3-venv python3-jsonschema python3-jinja2 jq shellcheck valgrind graphviz openssh-client) ;;
         cross) list+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static) ;;
         *) die 4 "need_for: $what" ;;
         esac

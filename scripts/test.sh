@@ -54,6 +54,16 @@ step "fetching models"
 for model in gemma-3-270m qwen2.5-coder-0.5b; do
     scripts/fetch-model.sh "$model" >/dev/null || say "no $model: the tests that need it skip themselves"
 done
+step "clients"
+# The server's tests speak to it through the openai package; without it they skip themselves.
+if ! python3 -c 'import pytest, openai' 2>/dev/null; then
+    [ -x build/clients/bin/python ] || python3 -m venv build/clients >/dev/null 2>&1 || true
+    if build/clients/bin/pip install -q pytest openai >/dev/null 2>&1; then
+        export GEM_TEST_PYTHON=$PWD/build/clients/bin/python
+    else
+        say "no openai package: the tests of clients skip themselves"
+    fi
+fi
 if [ "$release" -eq 0 ]; then
     step "testing release"
     tests build

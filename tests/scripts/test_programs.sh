@@ -27,6 +27,13 @@ for command in run pull inspect tokenize print-config logits report; do
     same "gem $command --nonsense: one line" "$(wc -l <"$tmp/err")" 1
     [ "$command" = pull ] || expect 2 "gem $command without arguments" "$gem" "$command"
 done
+if "$gem" --help | grep -q '^  serve '; then # built with libmicrohttpd
+    expect 0 "gem serve --help" "$gem" serve --help
+    has "gem serve --help" "$tmp/out" "usage: gem serve"
+    expect 2 "gem serve without arguments" "$gem" serve
+    expect 2 "gem serve --port 70000" "$gem" serve m --port 70000
+    expect 3 "gem serve without a model" "$gem" serve "$tmp/none.gguf"
+fi
 for program in gem-bench gem-tokenize gem-sampler-bench gem-swa-state-scan gem-determinism-gate; do
     expect 0 "$program --help" "$bin/$program" --help
     expect 2 "$program --nonsense" "$bin/$program" --nonsense

@@ -97,6 +97,8 @@ typedef struct cli_model_flags {
 } cli_model_flags;
 #define CLI_KV_TYPES "f32|f16|f16-full"
 extern const char *const cli_kv_type_names[]; /* by gem_kv_type */
+/* $GEM_KV_TYPE where no --kv-type was given; GEM_E_ARG when it names no type. */
+gem_status cli_kv_type_from_env(cli_model_flags *f, gem_error *err);
 /* Fills every field from the flags; the ISA also from $GEM_CPU_ISA when no --isa was given. */
 void cli_model_options(gem_model_options *out, const cli_model_flags *f);
 /* After opening with these options: take the progress line off the terminal. */

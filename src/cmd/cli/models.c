@@ -92,6 +92,18 @@ void cli_end_progress(void)
 
 const char *const cli_kv_type_names[] = {"f32", "f16", "f16-full"};
 
+gem_status cli_kv_type_from_env(cli_model_flags *f, gem_error *err)
+{
+    const char *name = getenv("GEM_KV_TYPE");
+    if (f->kv_type != GEM_KV_F32 || !name || !*name) return GEM_OK;
+    for (int i = 0; i < (int)ARRAY_LEN(cli_kv_type_names); i++)
+        if (!strcmp(name, cli_kv_type_names[i])) {
+            f->kv_type = i;
+            return GEM_OK;
+        }
+    return gem_fail(err, GEM_E_ARG, "GEM_KV_TYPE is %.32s, expected f32, f16 or f16-full", name);
+}
+
 void cli_model_options(gem_model_options *out, const cli_model_flags *f)
 {
     memset(out, 0, sizeof(*out));

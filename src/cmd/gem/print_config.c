@@ -42,8 +42,10 @@ int gem_print_config_main(int argc, char **argv)
     int code = cli_parse(c, argc, argv, &args, &n_args);
     if (code >= 0) return code;
 
+    gem_status st = cli_kv_type_from_env(&opt.model, &err);
+    if (st != GEM_OK) return cli_fail(c, &err);
     cli_model_options(&mo, &opt.model);
-    gem_status st = cli_model_path(args[0], path, sizeof(path), &err);
+    st = cli_model_path(args[0], path, sizeof(path), &err);
     if (st == GEM_OK) st = gem_model_open(&m, path, &mo, &err);
     cli_end_progress();
     if (st == GEM_OK && opt.sha256) st = gem_sha256_file(path, hex, &err);

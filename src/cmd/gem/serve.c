@@ -180,7 +180,8 @@ int gem_serve_main(int argc, char **argv)
     gem_error err;
     int code = cli_parse(c, argc, argv, &args, &n_args);
     if (code >= 0) return code;
-    gem_status st = cli_model_path(args[0], path, sizeof(path), &err);
+    gem_status st = cli_kv_type_from_env(&opt.model, &err);
+    if (st == GEM_OK) st = cli_model_path(args[0], path, sizeof(path), &err);
     if (st == GEM_OK) st = read_keys(&keys, &err);
     if (st == GEM_OK) {
         settle(&so, path, &keys);
