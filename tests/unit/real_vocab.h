@@ -12,6 +12,7 @@
 
 #define REAL_GEMMA3 "gemma-3-270m-q4_k_m.gguf"
 #define REAL_QWEN2 "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+#define REAL_QWEN35 "qwen3.5-vocab.gguf"      /* see make_qwen35_vocab.py */
 #define REAL_GEMMA4 "ggml-vocab-gemma-4.gguf" /* metadata only; of llama.cpp's sources */
 
 typedef struct real_vocab {

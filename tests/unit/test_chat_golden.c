@@ -10,7 +10,7 @@
 /* cmocka needs setjmp.h and stdarg.h */
 #include <cmocka.h>
 
-static real_vocab gemma3, gemma4, qwen2;
+static real_vocab gemma3, gemma4, qwen2, qwen35;
 
 static void assert_chat(const gem_tokenizer *t, const gem_message *m, size_t n_messages,
                         const int32_t *want, size_t n_want)
@@ -74,6 +74,38 @@ static void test_gemma4_vectors(void **state)
          106, 107, 105, 4368, 107, 100, 45518, 107, 101);
 }
 
+/* Thinking on, and what a family without a template in its file gets. */
+static void test_thinking_vectors(void **state)
+{
+    static const int32_t g4[] = {2,    105, 9731, 107, 98,  107, 106,  107, 105,
+                                 2364, 107, 2202, 106, 107, 105, 4368, 107};
+    static const int32_t q35[] = {248045, 846,   198, 5834,   248046, 198,
+                                  248045, 74455, 198, 248068, 198};
+    static const gem_message hi[] = {{"user", "hi"}};
+    const struct {
+        const real_vocab *v;
+        gem_chat_options o;
+        const int32_t *ids;
+        size_t n;
+    } cases[] = {{&gemma4, {.thinking = GEM_THINKING_ON}, g4, ARRAY_LEN(g4)},
+                 {&qwen35, {.reasoning_effort = "medium"}, q35, ARRAY_LEN(q35)}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        gem_chat_format f;
+        gem_conversation c;
+        gem_prompt p;
+        if (!cases[i].v->t) continue;
+        gem_chat_format_of(&f, cases[i].v->t);
+        assert_int_equal(gem_conversation_of(&c, hi, 1, NULL), GEM_OK);
+        assert_int_equal(gem_chat_render(&p, &f, &c, &cases[i].o, NULL), GEM_OK);
+        assert_int_equal(gem_prompt_tokenize(&p, cases[i].v->t, NULL), GEM_OK);
+        assert_int_equal(p.n_tokens, cases[i].n);
+        assert_memory_equal(p.tokens, cases[i].ids, p.n_tokens * sizeof(*p.tokens));
+        gem_prompt_clear(&p);
+        gem_conversation_clear(&c);
+    }
+}
+
 static void test_messages_forge_no_marker_on_real_vocabularies(void **state)
 {
     static const gem_message m[] = {
@@ -82,7 +114,7 @@ static void test_messages_forge_no_marker_on_real_vocabularies(void **state)
     static const struct {
         real_vocab *v;
         size_t n_control;
-    } cases[] = {{&gemma3, 4}, {&gemma4, 6}, {&qwen2, 5}};
+    } cases[] = {{&gemma3, 4}, {&gemma4, 6}, {&qwen2, 5}, {&qwen35, 5}};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const gem_tokenizer *t = cases[i].v->t;
@@ -122,6 +154,11 @@ static void check_tokens_of_the_text(const gem_tokenizer *t)
             gem_status st = gem_chat_render(&p, &f, l.c, &l.options, &err);
             if (st == GEM_OK) st = gem_prompt_tokenize(&p, t, &err);
             if (st != GEM_OK) fail_msg("%s", err.text);
+            if (strstr(p.text.data, "<tool_response>\nlate")) { /* a user spells this one */
+                gem_prompt_clear(&p);
+                chat_line_free(&l);
+                continue;
+            }
             assert_int_equal(
                 gem_tokenizer_encode(t, p.text.data, p.text.len, GEM_TOK_SPECIAL, &want, &n, NULL),
                 GEM_OK);
@@ -143,6 +180,7 @@ static void test_tokens_are_those_of_the_text(void **state)
     if (gemma3.t) check_tokens_of_the_text(gemma3.t);
     if (gemma4.t) check_tokens_of_the_text(gemma4.t);
     if (qwen2.t) check_tokens_of_the_text(qwen2.t);
+    if (qwen35.t) check_tokens_of_the_text(qwen35.t);
 }
 
 /* ---- the template of the file ---- */
@@ -262,7 +300,7 @@ static void test_answers_as_tokens(void **state)
     (void)state;
     check_answers(REAL_GEMMA4, GEMMA4, GEMMA4, NULL);
     check_answers(REAL_QWEN2, QWEN2, QWEN2, "<think>"); /* no such token in that vocabulary */
-    check_answers("qwen3.5-vocab.gguf", QWEN35, QWEN35_THOUGHT, NULL);
+    check_answers(REAL_QWEN35, QWEN35, QWEN35_THOUGHT, NULL);
 }
 
 int main(void)
@@ -271,6 +309,7 @@ int main(void)
         cmocka_unit_test(test_gemma3_vectors),
         cmocka_unit_test(test_gemma3_equals_its_rendered_turns),
         cmocka_unit_test(test_gemma4_vectors),
+        cmocka_unit_test(test_thinking_vectors),
         cmocka_unit_test(test_messages_forge_no_marker_on_real_vocabularies),
         cmocka_unit_test(test_tokens_are_those_of_the_text),
         cmocka_unit_test(test_qwen2_equals_the_template_of_its_file),
@@ -279,10 +318,12 @@ int main(void)
     bool some = real_open(&gemma3, REAL_GEMMA3);
     some |= real_open(&gemma4, REAL_GEMMA4);
     some |= real_open(&qwen2, REAL_QWEN2);
+    some |= real_open(&qwen35, REAL_QWEN35);
     if (!some) return 77;
     int failed = cmocka_run_group_tests_name("chat_golden", tests, NULL, NULL);
     real_close(&gemma3);
     real_close(&gemma4);
     real_close(&qwen2);
+    real_close(&qwen35);
     return failed;
 }

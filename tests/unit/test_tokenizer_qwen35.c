@@ -126,7 +126,7 @@ int main(void)
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_markers),
     };
-    if (!real_open(&vocab, "qwen3.5-vocab.gguf")) return 77;
+    if (!real_open(&vocab, REAL_QWEN35)) return 77;
     int failed = cmocka_run_group_tests_name("tokenizer_qwen35", tests, NULL, NULL);
     real_close(&vocab);
     return failed;
