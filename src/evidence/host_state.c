@@ -203,11 +203,13 @@ static void judge_gpus(ev_judge *j, const gem_json *gpus)
         enum { BAD = 0x8 | 0x20 | 0x40 | 0x80 };
         double reasons = ev_number(g, "throttle_reasons.value"),
                others = ev_number(g, "non_sut_process_count.value");
-        bool slowed = reasons >= 0 && ((unsigned long long)reasons & BAD) != 0;
+        /* a number that is no such mask is as bad as a slowdown; no number: the driver does not
+         * tell */
+        bool mask = reasons >= 0 && reasons < 4294967296.0;
+        bool slowed = !isnan(reasons) && (!mask || ((uint64_t)reasons & BAD) != 0);
         ev_check(j, !slowed && !(others > 0), "host-gpu",
                  "no thermal or hardware slowdown, no other process on the device",
-                 "device %zu: reasons 0x%llx, %g processes", g->index,
-                 reasons >= 0 ? (unsigned long long)reasons : 0ull, others);
+                 "device %zu: reasons %.0f, %.0f processes", g->index, reasons, others);
     }
 }
 

@@ -34,7 +34,7 @@ if "$gem" --help | grep -q '^  serve '; then # built with libmicrohttpd
     expect 2 "gem serve --port 70000" "$gem" serve m --port 70000
     expect 3 "gem serve without a model" "$gem" serve "$tmp/none.gguf"
 fi
-for program in gem-bench gem-tokenize gem-sampler-bench gem-swa-state-scan gem-determinism-gate; do
+for program in gem-bench gem-tokenize gem-sampler-bench gem-swa-state-scan gem-determinism-gate gem-host-state gem-online-merge-check; do
     expect 0 "$program --help" "$bin/$program" --help
     expect 2 "$program --nonsense" "$bin/$program" --nonsense
 done
