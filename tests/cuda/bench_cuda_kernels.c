@@ -150,12 +150,14 @@ typedef struct attend_case {
     gem_cuda_block *block;
     int n_blocks, count, n;
     float *partial;
+    int32_t *turn;
 } attend_case;
 
 static cudaError_t split(void *ctx, int i)
 {
     attend_case *c = ctx;
-    return gem_cuda_attend_split(&s, &c->kv[i % c->count], &c->rows, &c->q, c->n, true, c->partial);
+    return gem_cuda_attend_split(&s, &c->kv[i % c->count], &c->rows, &c->q, c->n, true, c->partial,
+                                 c->turn);
 }
 static cudaError_t flash(void *ctx, int i)
 {
@@ -200,6 +202,9 @@ static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16,
         (gem_cuda_queries){device_copy(q, (size_t)n * width * 4), (int64_t)width, hd, heads, false,
                            device_take((size_t)n * width * 4),    (int64_t)width};
     c.partial = device_take(gem_cuda_partial_floats(heads, kv_heads, hd) * 4);
+    c.turn = device_take(GEM_CUDA_FEW * 8 * (size_t)kv_heads * 4);
+    DO(cudaMemset(c.turn, 0, GEM_CUDA_FEW * 8 * (size_t)kv_heads * 4));
+    DO(cudaDeviceSynchronize());
     int most = 64 / (heads / kv_heads);
     for (int32_t r = 0; r < n; r += most)
         block[c.n_blocks++] = (gem_cuda_block){r, GEM_MIN(most, n - r)};
@@ -224,8 +229,8 @@ static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16,
     for (int i = 0; i < c.count; i++)
         cudaFree(c.kv[i].pool);
     cudaFree((void *)c.kv[0].table), cudaFree(d), cudaFree((void *)c.q.data), cudaFree(c.q.dst);
-    cudaFree(c.partial), cudaFree(c.block), free(table), free(ids), free(block), free(noise),
-        free(q);
+    cudaFree(c.partial), cudaFree(c.turn), cudaFree(c.block), free(table), free(ids), free(block),
+        free(noise), free(q);
 }
 
 int main(void)

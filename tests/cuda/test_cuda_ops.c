@@ -216,6 +216,9 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
     float *dq = device_copy(q, (size_t)n * qw * 4), *none = device_take(len * qw * 4);
     float *dst = device_take((size_t)n * (size_t)a.heads * hd * 4);
     float *partial = device_take(gem_cuda_partial_floats(a.heads, a.kv_heads, a.hd) * 4);
+    int32_t *turn = device_take(GEM_CUDA_FEW * 8 * (size_t)a.kv_heads * 4);
+    DO(cudaMemset(turn, 0, GEM_CUDA_FEW * 8 * (size_t)a.kv_heads * 4));
+    DO(cudaDeviceSynchronize());
     gem_cuda_rows in = {d_all, d_all, d_all + len, d_all}, rows = {d_pos, d_pos, d_seq, d_pos};
     gem_cuda_qkv put = {
         .q = {dk, NULL, NULL, 0, 0, 1}, /* any finite numbers; the result is unused */
@@ -230,7 +233,7 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
     gem_cuda_queries queries = {
         dq, (int64_t)qw, (int64_t)stride, a.heads, a.gated, dst, (int64_t)((size_t)a.heads * hd)};
     if (how < 2) {
-        DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, n, how == 0, partial));
+        DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, n, how == 0, partial, turn));
     } else {
         int count = 0, most = GEM_CUDA_MAX_GROUP / (a.heads / a.kv_heads);
         for (int32_t r = 0; r < n; r += most)
@@ -288,7 +291,8 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
     report(worst <= 1, names[how], label, a.window, n, last, worst);
     cudaFree(kv.pool), cudaFree((void *)kv.table), cudaFree(d_all), cudaFree(d_pos),
         cudaFree(d_seq);
-    cudaFree(dk), cudaFree(dv), cudaFree(dq), cudaFree(none), cudaFree(dst), cudaFree(partial);
+    cudaFree(dk), cudaFree(dv), cudaFree(dq), cudaFree(none), cudaFree(dst), cudaFree(partial),
+        cudaFree(turn);
     free(k), free(v), free(q), free(table), free(all), free(block), free(got), free(p), free(want);
 }
 

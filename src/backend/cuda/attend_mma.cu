@@ -27,9 +27,10 @@ __device__ inline uint32_t turned(uint32_t x)
 template <int HD>
 __global__ void __launch_bounds__(THREADS)
     attend_mma(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
-               float *partial, int64_t partial_ld)
+               float *partial, int64_t partial_ld, int32_t *turn)
 {
     extern __shared__ __align__(128) uint8_t smem[];
+    __shared__ bool is_last;
     __shared__ float stat[2][WARPS][QUERIES]; /* maximum and sum of each warp */
     __shared__ __align__(8) uint64_t bars[WARPS][SLOTS];
     constexpr int BYTES = TILE * HD * 2, TILES = HD / 16;
@@ -217,6 +218,39 @@ __global__ void __launch_bounds__(THREADS)
             to[HD + 1] = total;
         }
     }
+    if (!turn) return;
+    /* The CTA that comes last merges the parts, in ascending order whoever it is. */
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int32_t *mine = turn + r * gridDim.y + blockIdx.y;
+        is_last = atomicAdd(mine, 1) == p.n - 1;
+        if (is_last) *mine = 0; /* for the next launch */
+    }
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    for (int i = threadIdx.x; i < n_q * HD / 4; i += THREADS) {
+        const int c = i / (HD / 4), d = i % (HD / 4) * 4;
+        const float *in = partial + (r * q.n_heads + h0 + c) * (max_splits + 1) * partial_ld;
+        float top = -INFINITY, total = 0;
+        float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+        for (int w = 0; w < p.n; w++)
+            top = fmaxf(top, __ldcg(in + w * partial_ld + HD));
+#pragma unroll 4
+        for (int w = 0; w < p.n; w++) {
+            const float f = expf(__ldcg(in + w * partial_ld + HD) - top);
+            const float4 x = __ldcg((const float4 *)(in + w * partial_ld + d));
+            total = fmaf(f, __ldcg(in + w * partial_ld + HD + 1), total);
+            sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
+            sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
+        }
+        put(q, r, h0 + c, HD, d, sum.x / total);
+        put(q, r, h0 + c, HD, d + 1, sum.y / total);
+        put(q, r, h0 + c, HD, d + 2, sum.z / total);
+        put(q, r, h0 + c, HD, d + 3, sum.w / total);
+    }
 }
 
 template <int HD> size_t smem_bytes()
@@ -226,12 +260,12 @@ template <int HD> size_t smem_bytes()
 
 template <int HD>
 cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_rows *rows,
-                const gem_cuda_queries *q, int32_t n, int32_t splits, float *partial)
+                const gem_cuda_queries *q, int32_t n, int32_t splits, float *partial, int32_t *turn)
 {
     int group = q->n_heads / kv->n_kv_heads, groups = (group + QUERIES - 1) / QUERIES;
     dim3 grid((unsigned)splits + 1, (unsigned)(kv->n_kv_heads * groups), (unsigned)n);
     return launch(s, attend_mma<HD>, grid, THREADS, smem_bytes<HD>(), *kv, *rows, *q, splits,
-                  partial, (int64_t)HD + 4);
+                  partial, (int64_t)HD + 4, turn);
 }
 
 template <int HD> cudaError_t init()
@@ -248,19 +282,26 @@ bool gem_cuda_mma_head(const gem_cuda_stream *s, int head_dim, bool f16)
            (head_dim < 512 || smem_bytes<512>() + 1024 <= s->max_smem);
 }
 
+bool gem_cuda_mma_merges(const gem_cuda_kv *kv, const gem_cuda_queries *q, int32_t splits)
+{
+    int group = q->n_heads / kv->n_kv_heads;
+    int32_t pages = kv->window ? (kv->window + GEM_PAGE - 2) / GEM_PAGE + 2 : splits + 1;
+    return GEM_MIN(group, QUERIES) * kv->head_dim * GEM_MIN(splits + 1, pages) <= 16384;
+}
+
 cudaError_t gem_cuda_attend_mma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
                                 const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
-                                int32_t splits, float *partial)
+                                int32_t splits, float *partial, int32_t *turn)
 {
     switch (kv->head_dim) {
     case 64:
-        return run<64>(s, kv, rows, q, n, splits, partial);
+        return run<64>(s, kv, rows, q, n, splits, partial, turn);
     case 128:
-        return run<128>(s, kv, rows, q, n, splits, partial);
+        return run<128>(s, kv, rows, q, n, splits, partial, turn);
     case 256:
-        return run<256>(s, kv, rows, q, n, splits, partial);
+        return run<256>(s, kv, rows, q, n, splits, partial, turn);
     case 512:
-        return run<512>(s, kv, rows, q, n, splits, partial);
+        return run<512>(s, kv, rows, q, n, splits, partial, turn);
     }
     return cudaErrorInvalidValue;
 }

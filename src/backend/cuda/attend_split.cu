@@ -27,62 +27,105 @@ __device__ inline __half to_page(float x, __half *)
     return __float2half_rn(fminf(fmaxf(x, -65504.0f), 65504.0f));
 }
 
-template <class E> __global__ void append(gem_cuda_qkv a, gem_cuda_kv kv, gem_cuda_rows rows)
+/* Four dims a thread: as many loads as can stand in flight at once. */
+enum { APPEND_THREADS = MAX_DIM / 4 };
+
+__device__ inline float squares(float4 x)
 {
-    __shared__ float x[MAX_DIM], shared[33];
-    const int hd = kv.head_dim, h = blockIdx.x;
-    const int64_t r = blockIdx.y;
-    const bool query = h < a.n_heads;
-    const int64_t at = query ? h * a.q_stride : (int64_t)(h - a.n_heads) * hd;
-    dependents_go();
-    dependency_wait();
-    float sum = 0;
-    for (int i = threadIdx.x; i < hd; i += blockDim.x) {
-        x[i] = view_at(query ? a.q : a.k, r, at + i);
-        sum = fmaf(x[i], x[i], sum);
-    }
-    E *page = NULL;
-    const int32_t pos = __ldcg(rows.pos + r);
-    const int slot = pos % GEM_PAGE;
-    const bool swizzled = page_swizzled(hd, page);
-    if (!query) {
-        page = page_part<E>(kv, __ldcg(rows.seq + r), pos, h - a.n_heads);
-        E *v = page + GEM_PAGE * hd;
-        float own = 0;
-        if (a.v_norm && !a.v_from_k)
-            for (int i = threadIdx.x; i < hd; i += blockDim.x) {
-                float y = view_at(a.v, r, at + i);
-                own = fmaf(y, y, own);
-            }
-        float f = 1.0f;
-        if (a.v_norm) f = rsqrtf(block_sum(a.v_from_k ? sum : own, shared) / (float)hd + a.eps);
-        for (int i = threadIdx.x; i < hd; i += blockDim.x)
-            v[page_at(hd, slot, i, swizzled)] =
-                to_page((a.v_from_k ? x[i] : view_at(a.v, r, at + i)) * f, v);
-    }
-    const float *w = query ? a.q_norm : a.k_norm;
-    if (w) {
-        float f = rsqrtf(block_sum(sum, shared) / (float)hd + a.eps);
-        for (int i = threadIdx.x; i < hd; i += blockDim.x)
-            x[i] *= f * w[i];
+    return fmaf(x.x, x.x, fmaf(x.y, x.y, fmaf(x.z, x.z, x.w * x.w)));
+}
+
+/* Two sums over the CTA at once. shared: f32[2 * APPEND_THREADS / 32]. */
+__device__ inline float2 block_sum2(float a, float b, float *shared)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = APPEND_THREADS / 32;
+    a = warp_sum(a);
+    b = warp_sum(b);
+    if (lane == 0) {
+        shared[warp] = a;
+        shared[n + warp] = b;
     }
     __syncthreads();
-    const float scale = query ? a.q_scale : 1.0f;
-    for (int i = threadIdx.x; i < hd; i += blockDim.x) {
-        float y = x[i];
-        if (i < 2 * a.half) {
-            int j = i < a.half ? i : i - a.half;
-            float c = a.cs[r * a.half + j], s = a.sn[r * a.half + j];
-            y = i < a.half ? x[i] * c - x[i + a.half] * s : x[i] * c + x[i - a.half] * s;
-        }
-        if (query)
-            a.q_out[r * a.ldq + at + i] = y * scale;
-        else
-            page[page_at(hd, slot, i, swizzled)] = to_page(y, page);
+    float2 sum = make_float2(0, 0);
+    for (int i = 0; i < n; i++) {
+        sum.x += shared[i];
+        sum.y += shared[n + i];
     }
-    if (query) /* a gate that stands behind the head */
-        for (int64_t i = hd + threadIdx.x; i < a.q_stride; i += blockDim.x)
-            a.q_out[r * a.ldq + at + i] = view_at(a.q, r, at + i);
+    return sum;
+}
+
+/* Dims i..i+3 of a position; they share a 16-byte chunk. */
+__device__ inline void put4(float *page, int at, float4 x)
+{
+    *(float4 *)(page + at) =
+        make_float4(to_page(x.x, page), to_page(x.y, page), to_page(x.z, page), to_page(x.w, page));
+}
+__device__ inline void put4(__half *page, int at, float4 x)
+{
+    __half h[4] = {to_page(x.x, page), to_page(x.y, page), to_page(x.z, page), to_page(x.w, page)};
+    *(uint2 *)(page + at) = *(uint2 *)h;
+}
+
+template <class E>
+__global__ void __launch_bounds__(APPEND_THREADS)
+    append(gem_cuda_qkv a, gem_cuda_kv kv, gem_cuda_rows rows)
+{
+    __shared__ float4 x4[APPEND_THREADS];
+    __shared__ float shared[2 * APPEND_THREADS / 32];
+    const float4 zero = make_float4(0, 0, 0, 0), one = make_float4(1, 1, 1, 1);
+    const int hd = kv.head_dim, h = blockIdx.x, i = 4 * threadIdx.x;
+    const int64_t r = blockIdx.y;
+    const bool query = h < a.n_heads, in[1] = {i < hd};
+    const int64_t base = query ? h * a.q_stride : (int64_t)(h - a.n_heads) * hd, at[1] = {base + i};
+    const float *w = query ? a.q_norm : a.k_norm;
+    dependents_go();
+    const float4 norm = w && in[0] ? *(const float4 *)(w + i) : one;
+    const bool rotates = in[0] && i < 2 * a.half;
+    const int j = i < a.half ? i : i - a.half;
+    dependency_wait();
+    const int32_t pos = __ldcg(rows.pos + r);
+    const int slot = pos % GEM_PAGE;
+    E *page = query ? NULL : page_part<E>(kv, __ldcg(rows.seq + r), pos, h - a.n_heads);
+    const int put = page_at(hd, slot, i, page_swizzled(hd, page));
+    float4 x[1] = {zero}, v[1] = {zero}, cs = one, sn = zero;
+    view_at4<1>(query ? a.q : a.k, r, at, in, x);
+    if (!query && !a.v_from_k) view_at4<1>(a.v, r, at, in, v);
+    if (rotates) {
+        cs = __ldcg((const float4 *)(a.cs + r * a.half + j));
+        sn = __ldcg((const float4 *)(a.sn + r * a.half + j));
+    }
+    if (!in[0]) x[0] = v[0] = zero;
+    if (a.v_from_k) v[0] = x[0];
+    const float2 sum = block_sum2(squares(x[0]), squares(v[0]), shared);
+    if (!query && in[0]) {
+        float f = a.v_norm ? rsqrtf(sum.y / (float)hd + a.eps) : 1.0f;
+        put4(page + GEM_PAGE * hd, put,
+             make_float4(v[0].x * f, v[0].y * f, v[0].z * f, v[0].w * f));
+    }
+    if (w) {
+        float f = rsqrtf(sum.x / (float)hd + a.eps);
+        x[0] = make_float4(x[0].x * f * norm.x, x[0].y * f * norm.y, x[0].z * f * norm.z,
+                           x[0].w * f * norm.w);
+    }
+    x4[threadIdx.x] = x[0];
+    __syncthreads();
+    if (rotates) { /* the partner of dim i is i + half, or i - half */
+        const float4 y = x4[i < a.half ? threadIdx.x + a.half / 4 : threadIdx.x - a.half / 4];
+        const float sign = i < a.half ? -1.0f : 1.0f;
+        x[0] = make_float4(
+            fmaf(sign * y.x, sn.x, x[0].x * cs.x), fmaf(sign * y.y, sn.y, x[0].y * cs.y),
+            fmaf(sign * y.z, sn.z, x[0].z * cs.z), fmaf(sign * y.w, sn.w, x[0].w * cs.w));
+    }
+    if (!query) {
+        if (in[0]) put4(page, put, x[0]);
+        return;
+    }
+    float *q = a.q_out + r * a.ldq + base;
+    if (in[0])
+        *(float4 *)(q + i) = make_float4(x[0].x * a.q_scale, x[0].y * a.q_scale, x[0].z * a.q_scale,
+                                         x[0].w * a.q_scale);
+    for (int64_t d = hd + threadIdx.x; d < a.q_stride; d += APPEND_THREADS) /* a gate behind it */
+        q[d] = view_at(a.q, r, base + d);
 }
 
 template <class E> struct pack; /* what 16 bytes of keys are */
@@ -304,30 +347,35 @@ cudaError_t gem_cuda_append(const gem_cuda_stream *s, const gem_cuda_qkv *a, con
                             const gem_cuda_rows *rows, int32_t n)
 {
     dim3 grid((unsigned)(a->n_heads + kv->n_kv_heads), (unsigned)n);
-    return launch(s, kv->f16 ? append<__half> : append<float>, grid, 128, 0, *a, *kv, *rows);
+    return launch(s, kv->f16 ? append<__half> : append<float>, grid, APPEND_THREADS, 0, *a, *kv,
+                  *rows);
 }
 
-int gem_cuda_max_splits(int n_kv_heads, int group)
+int gem_cuda_max_splits(int n_kv_heads, int group, bool mma)
 {
     int ctas = n_kv_heads * ((group + 7) / 8);
-    int n = (n_kv_heads < 8 ? 132 : 264) / ctas; /* one or two CTAs on each multiprocessor */
+    int n = (mma && n_kv_heads < 8 ? 132 : 264) / ctas; /* one or two CTAs a multiprocessor */
     return n < 2 ? 2 : n > GEM_CUDA_MAX_SPLITS - 1 ? GEM_CUDA_MAX_SPLITS - 1 : n;
 }
 
 size_t gem_cuda_partial_floats(int n_heads, int n_kv_heads, int head_dim)
 {
-    int splits = gem_cuda_max_splits(n_kv_heads, n_heads / n_kv_heads) + 1;
+    int splits = gem_cuda_max_splits(n_kv_heads, n_heads / n_kv_heads, false) + 1;
     return (size_t)GEM_CUDA_FEW * (size_t)n_heads * (size_t)splits * ((size_t)head_dim + 4);
 }
 
 cudaError_t gem_cuda_attend_split(const gem_cuda_stream *s, const gem_cuda_kv *kv,
                                   const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
-                                  bool split, float *partial)
+                                  bool split, float *partial, int32_t *turn)
 {
-    int32_t splits = split ? gem_cuda_max_splits(kv->n_kv_heads, q->n_heads / kv->n_kv_heads) : 1;
+    const bool mma = split && gem_cuda_mma_head(s, kv->head_dim, kv->f16);
+    const int group = q->n_heads / kv->n_kv_heads;
+    int32_t splits = split ? gem_cuda_max_splits(kv->n_kv_heads, group, mma) : 1;
     cudaError_t e;
-    if (split && gem_cuda_mma_head(s, kv->head_dim, kv->f16))
-        e = gem_cuda_attend_mma(s, kv, rows, q, n, splits, partial);
+    if (mma && gem_cuda_mma_merges(kv, q, splits))
+        return gem_cuda_attend_mma(s, kv, rows, q, n, splits, partial, turn);
+    if (mma)
+        e = gem_cuda_attend_mma(s, kv, rows, q, n, splits, partial, NULL);
     else
         e = kv->f16 ? by_group<__half>(s, kv, rows, q, n, splits, partial)
                     : by_group<float>(s, kv, rows, q, n, splits, partial);
@@ -347,6 +395,7 @@ cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s)
     if (!e) e = gem_cuda_tile_init(s);
     if (!e) e = gem_cuda_flash_init(s);
     if (!e) e = gem_cuda_mma_init(s);
+    if (!e) e = gem_cuda_recurrent_init();
     if (!e) e = raise_smem<float, 8>();
     if (!e) e = raise_smem<__half, 8>();
     return e;

@@ -23,12 +23,8 @@ gem_status gem_cuda_fail(gem_error *err, cudaError_t e, const char *what)
 static gem_status check_plan(gem_backend *be, gem_error *err)
 {
     const gem_plan *p = be->plan;
-    if (p->recurrent.n_layers)
-        return gem_fail(
-            err, GEM_E_UNSUPPORTED,
-            "cuda: this backend does not run recurrent layers (family %s); --backend cpu "
-            "does",
-            p->family);
+    gem_status st = gem_cuda_recurrent_check(p, err);
+    if (st != GEM_OK) return st;
     if (p->d_model > 12 * 1024)
         return gem_fail(err, GEM_E_UNSUPPORTED, "cuda: a model of width %d; up to %d are supported",
                         p->d_model, 12 * 1024);
@@ -38,6 +34,9 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
                             "cuda: a row of %d values; widths must be multiples of 32",
                             p->buf_width[i]);
     for (size_t i = 0; i < p->n_ops; i++) {
+        if (p->op[i].kind > GEM_OP_HEAD)
+            return gem_fail(err, GEM_E_UNSUPPORTED, "cuda: op %d of a plan is not known here",
+                            (int)p->op[i].kind);
         if (p->op[i].kind != GEM_OP_ATTEND) continue;
         const gem_kv_layer *l = &p->layer[p->op[i].layer];
         int heads = p->op[i].attend.n_heads, group = heads / l->n_kv_heads, g = 0;
@@ -166,8 +165,10 @@ static void take_work(gem_backend *be)
             const gem_kv_layer *l = &p->layer[p->op[i].layer];
             size_t n = gem_cuda_partial_floats(p->op[i].attend.n_heads, l->n_kv_heads, l->head_dim);
             partial = GEM_MAX(partial, n);
+            be->turns = GEM_MAX(be->turns, few * 8 * (size_t)l->n_kv_heads);
         }
     be->partial = take(be, partial, sizeof(float));
+    be->turn = take(be, be->turns, sizeof(int32_t));
     be->wh_values = tiles ? GEM_MAX(WH_BYTES / sizeof(uint16_t), GEM_CUDA_TILE * max_k) : 0;
     be->wh = take(be, be->wh_values, sizeof(uint16_t));
     be->xh = take(be, tiles ? padded * max_k : 0, sizeof(uint16_t));
@@ -177,6 +178,7 @@ static void take_work(gem_backend *be)
     be->ids = take(be, 4 * rows, sizeof(int32_t));
     be->update = take(be, GEM_CUDA_MAX_UPDATES, sizeof(*be->update));
     be->block = take(be, 2 * GEM_CUDA_MAX_GROUPS * rows, sizeof(*be->block));
+    be->rec = take(be, be->rec_ints, sizeof(int32_t));
 }
 
 /* How many partial sums the buffers receive from slab products. */
@@ -210,11 +212,14 @@ static gem_status forecast(gem_backend *be, gem_error *err)
             return gem_fail(err, GEM_E_NOMEM, "cuda: %d KV pages of %zu bytes overflow", p->n_pages,
                             gem_kv_page_bytes(p));
     }
+    gem_status st = gem_cuda_recurrent_plan(be, err);
+    if (st != GEM_OK) return st;
     take_work(be);
     be->work_bytes = be->work_used;
     cudaError_t e = cudaMemGetInfo(&free_bytes, &all);
     if (e) return gem_cuda_fail(err, e, "asking for free memory");
-    size_t need = be->arena_bytes + be->kv_bytes + be->work_bytes + MARGIN_BYTES;
+    size_t state_bytes = be->state_bytes + be->tape_bytes;
+    size_t need = be->arena_bytes + be->kv_bytes + state_bytes + be->work_bytes + MARGIN_BYTES;
     if (need <= free_bytes) return GEM_OK;
     return gem_fail(
         err, GEM_E_NOMEM,
@@ -235,6 +240,12 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
         /* products with unseen positions are 0 * value: every value of a page must be finite */
         if (!e) e = cudaMemsetAsync(be->pool[i], 0, be->pool_bytes[i], be->s.stream);
     }
+    if (!e && be->state_bytes) {
+        e = cudaMalloc((void **)&be->states, be->state_bytes);
+        if (!e) e = cudaMalloc((void **)&be->tapes, be->tape_bytes);
+        if (!e) e = cudaMallocHost((void **)&be->host_rec, be->rec_ints * sizeof(int32_t));
+        if (!e) memset(be->host_rec, 0, be->rec_ints * sizeof(int32_t));
+    }
     if (!e) e = cudaMallocHost((void **)&be->host_ids, rows * 4 * sizeof(int32_t));
     if (!e)
         e = cudaMallocHost((void **)&be->host_update,
@@ -254,6 +265,7 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
     take_work(be);
     memset(be->mirror, 0xff, tables * sizeof(int32_t)); /* -1, as the device has it */
     e = cudaMemsetAsync(be->table, 0xff, tables * sizeof(int32_t), be->s.stream);
+    if (!e) e = cudaMemsetAsync(be->turn, 0, be->turns * sizeof(int32_t), be->s.stream);
     for (int r = 0; r < be->plan->n_ropes && !e; r++) {
         size_t half = (size_t)be->plan->rope[r].n_dims / 2;
         double *freq = malloc(half * sizeof(double) + 1);
@@ -285,6 +297,9 @@ static void close_cuda(gem_backend *be)
         if (be->pool[i]) cudaFree(be->pool[i]);
     if (be->arena) cudaFree(be->arena);
     if (be->work) cudaFree(be->work);
+    if (be->states) cudaFree(be->states);
+    if (be->tapes) cudaFree(be->tapes);
+    if (be->host_rec) cudaFreeHost(be->host_rec);
     if (be->host_ids) cudaFreeHost(be->host_ids);
     if (be->host_update) cudaFreeHost(be->host_update);
     if (be->host_block) cudaFreeHost(be->host_block);
@@ -348,6 +363,8 @@ static void stats_cuda(const gem_backend *be, gem_backend_stats *out)
     out->weights_bytes = be->arena_bytes;
     out->kv_bytes = be->kv_bytes;
     out->workspace_bytes = be->work_bytes;
+    out->state_bytes = be->state_bytes;
+    out->tape_bytes = be->tape_bytes;
     out->decode_bytes = be->decode_bytes;
     out->isa = be->isa;
     out->n_threads = 1;

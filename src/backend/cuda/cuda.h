@@ -170,17 +170,21 @@ typedef struct gem_cuda_queries {
 } gem_cuda_queries;
 
 /* Parts a sequence is cut into at most; their borders depend on the position alone. */
-int gem_cuda_max_splits(int n_kv_heads, int group);
+int gem_cuda_max_splits(int n_kv_heads, int group, bool mma);
 /* split: parts of a sequence side by side, then a merge in ascending order (`partial`: see
- * gem_cuda_partial_floats); otherwise one CTA walks all of a row's keys. */
+ * gem_cuda_partial_floats; turn: GEM_CUDA_FEW * 8 * KV heads counters, zero between runs);
+ * otherwise one CTA walks all of a row's keys. */
 cudaError_t gem_cuda_attend_split(const gem_cuda_stream *s, const gem_cuda_kv *kv,
                                   const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
-                                  bool split, float *partial);
-/* attend_mma.cu: the same for f16 pages of some head sizes, by tensor cores; leaves the merge. */
+                                  bool split, float *partial, int32_t *turn);
+/* attend_mma.cu: the same for f16 pages of some head sizes, by tensor cores; leaves the merge to
+ * another kernel when turn is NULL. */
 bool gem_cuda_mma_head(const gem_cuda_stream *s, int head_dim, bool f16);
 cudaError_t gem_cuda_attend_mma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
                                 const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
-                                int32_t splits, float *partial);
+                                int32_t splits, float *partial, int32_t *turn);
+/* Whether few enough parts meet for the last CTA to merge them itself. */
+bool gem_cuda_mma_merges(const gem_cuda_kv *kv, const gem_cuda_queries *q, int32_t splits);
 size_t gem_cuda_partial_floats(int n_heads, int n_kv_heads, int head_dim);
 
 typedef struct gem_cuda_block {
@@ -190,6 +194,44 @@ bool gem_cuda_flash_head(int head_dim);
 cudaError_t gem_cuda_attend_flash(const gem_cuda_stream *s, const gem_cuda_kv *kv,
                                   const gem_cuda_rows *rows, const gem_cuda_block *block,
                                   int32_t n_blocks, const gem_cuda_queries *q);
+
+/* ---- recurrent.cu ---- */
+
+/* Rows of one sequence in a run: places [first, first + n) of the order, positions pos and on. */
+typedef struct gem_cuda_seq {
+    int32_t first, n, pos, tape;
+} gem_cuda_seq;
+/* Recurrent state of one layer and the rows of a run; all device memory. */
+typedef struct gem_cuda_recurrent {
+    gem_recurrent r;
+    int layer; /* among the recurrent ones */
+    float *states, *tapes;
+    const int32_t *n_seqs;
+    const gem_cuda_seq *seq;
+    const int32_t *order, *seq_of; /* by place: row of the batch, index into seq */
+    const int32_t *slot;           /* [seq][slot_ld]: before chunk pos / GEM_PAGE and those after */
+    int slot_ld;
+} gem_cuda_recurrent;
+size_t gem_cuda_state_floats(const gem_recurrent *r); /* of one layer of a slot, of a tape */
+size_t gem_cuda_tape_floats(const gem_recurrent *r);
+cudaError_t gem_cuda_conv(const gem_cuda_stream *s, const gem_cuda_recurrent *c, gem_cuda_view src,
+                          const float *w, float eps, int32_t n, float *dst, int64_t ld);
+typedef struct gem_cuda_delta {
+    const float *rows; /* q | k | v, from conv */
+    int64_t ld;
+    gem_cuda_view z, alpha, beta;
+    const float *a, *dt_bias, *norm;
+    float eps;
+    float *o; /* scratch rows, as wide as dst */
+    int64_t ldo;
+    float *dst;
+    int64_t ld_dst;
+} gem_cuda_delta;
+/* raw: what conv read. most_seqs: at least *c->n_seqs. */
+cudaError_t gem_cuda_delta_rule(const gem_cuda_stream *s, const gem_cuda_recurrent *c,
+                                int32_t most_seqs, gem_cuda_view raw, const gem_cuda_delta *d,
+                                int32_t n);
+cudaError_t gem_cuda_recurrent_init(void);
 
 /* Raise the shared-memory limits of the kernels; once per device. */
 cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s);

@@ -18,7 +18,9 @@ typedef struct gem_cuda_op {
     const gem_cuda_weight *w[GEM_CUDA_LINEARS];
     const float *bias[GEM_CUDA_LINEARS];
     bool joins_next;   /* glu: only the slab product behind it reads its result */
-    const float *v[2]; /* norm: w; qkv: q_norm, k_norm; residual: post_norm, next_norm */
+    const float *v[3]; /* norm: w; qkv: q_norm, k_norm; residual: post_norm, next_norm; conv: w;
+                          delta: a, dt_bias, norm */
+    int recurrent;     /* which of the recurrent layers */
 } gem_cuda_op;
 
 typedef enum gem_cuda_launch {
@@ -52,6 +54,8 @@ struct gem_backend {
     float *part[GEM_PLAN_MAX_BUFS]; /* partial sums of slab products; NULL: none come here */
     int n_parts[GEM_PLAN_MAX_BUFS];
     float *head_part, *logits, *via, *partial;
+    int32_t *turn; /* counters of attend_mma */
+    size_t turns;
     int head_parts;
     int64_t ld_logits;
     double *freq[GEM_PLAN_MAX_ROPES];
@@ -67,7 +71,16 @@ struct gem_backend {
     gem_cuda_block *block;                    /* gem_cuda_block_list */
     int group[GEM_CUDA_MAX_GROUPS], n_groups; /* query heads on a KV head: the sizes there are */
 
-    /* host; the first four pinned */
+    /* recurrent models */
+    float *states, *tapes; /* device, owned */
+    uint64_t state_bytes, tape_bytes;
+    int32_t *rec; /* rec_ints: number of sequences, 3 unused, gem_cuda_seq[n_seqs], order[n_batch],
+                     seq_of[n_batch], slot[n_seqs][slot_ld] */
+    int32_t *host_rec;
+    size_t rec_ints;
+    int slot_ld;
+
+    /* host; the first four and host_rec pinned */
     int32_t *host_ids;
     gem_cuda_update *host_update;
     gem_cuda_block *host_block;
@@ -95,6 +108,11 @@ gem_status gem_cuda_fail(gem_error *err, cudaError_t e, const char *what);
 gem_status gem_cuda_plan_weights(gem_backend *be, gem_error *err);
 /* Allocate the arena and bring everything there. */
 gem_status gem_cuda_load_weights(gem_backend *be, gem_error *err);
+/* cuda_recurrent.c: state slots and tapes of recurrent layers. */
+gem_status gem_cuda_recurrent_check(const gem_plan *p, gem_error *err);
+gem_status gem_cuda_recurrent_plan(gem_backend *be, gem_error *err); /* sizes, for the forecast */
+gem_status gem_cuda_recurrent_begin(gem_backend *be, const gem_batch *b, gem_error *err);
+gem_cuda_recurrent gem_cuda_recurrent_of(const gem_backend *be, int layer);
 gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct pass {
     int32_t n_wanted;
     int list; /* of blocks: 0 all rows, 1 the wanted ones */
     gem_cuda_view view[GEM_PLAN_MAX_BUFS];
+    gem_cuda_view raw; /* what the last convolution read: its tail is kept behind the delta rule */
     const gem_op *glu; /* left to the slab product that comes next; NULL: none */
 } pass;
 
@@ -185,13 +186,51 @@ static cudaError_t attend(pass *p, const gem_op *op)
     bool few = p->n <= GEM_CUDA_FEW;
     p->view[op->attend.dst] = plain(be, op->attend.dst);
     if (few || be->opt.exact || !gem_cuda_flash_head(kv.head_dim))
-        return gem_cuda_attend_split(&be->s, &kv, &p->rows, &q, p->n, few, be->partial);
+        return gem_cuda_attend_split(&be->s, &kv, &p->rows, &q, p->n, few, be->partial, be->turn);
     int g = 0;
     while (be->group[g] != q.n_heads / kv.n_kv_heads)
         g++;
     return gem_cuda_attend_flash(&be->s, &kv, &p->rows,
                                  be->block + gem_cuda_block_list(be, p->list, g),
                                  be->n_blocks[p->list][g], &q);
+}
+
+/* ---- recurrent layers ---- */
+
+static cudaError_t conv(pass *p, const gem_cuda_op *o)
+{
+    gem_backend *be = p->be;
+    const gem_op *op = o->op;
+    gem_cuda_recurrent c = gem_cuda_recurrent_of(be, o->recurrent);
+    p->raw = p->view[op->conv.src];
+    p->view[op->conv.dst] = plain(be, op->conv.dst);
+    return gem_cuda_conv(&be->s, &c, p->raw, o->v[0], op->conv.eps, p->n, be->buf[op->conv.dst],
+                         be->ld[op->conv.dst]);
+}
+
+static cudaError_t delta(pass *p, const gem_cuda_op *o)
+{
+    gem_backend *be = p->be;
+    const gem_op *op = o->op;
+    gem_cuda_recurrent c = gem_cuda_recurrent_of(be, o->recurrent);
+    gem_buf b = op->delta.dst;
+    gem_cuda_delta d = {
+        .rows = be->buf[op->delta.src],
+        .ld = be->ld[op->delta.src],
+        .z = p->view[op->delta.z],
+        .alpha = p->view[op->delta.alpha],
+        .beta = p->view[op->delta.beta],
+        .a = o->v[0],
+        .dt_bias = o->v[1],
+        .norm = o->v[2],
+        .eps = op->delta.eps,
+        .o = be->buf[b], /* each value is read and written by one thread */
+        .ldo = be->ld[b],
+        .dst = be->buf[b],
+        .ld_dst = be->ld[b],
+    };
+    p->view[b] = plain(be, b);
+    return gem_cuda_delta_rule(&be->s, &c, GEM_MIN(p->n, be->n_seqs), p->raw, &d, p->n);
 }
 
 /* ---- the op list ---- */
@@ -201,7 +240,8 @@ static cudaError_t select_wanted(pass *p, size_t i)
 {
     gem_backend *be = p->be;
     const gem_plan *plan = be->plan;
-    gem_buf q = plan->op[i].qkv.q, x = -1;
+    const gem_op *op = &plan->op[i];
+    gem_buf q = op->kind == GEM_OP_DELTA ? op->delta.dst : op->qkv.q, x = -1;
     if (p->n_wanted == p->n) return cudaSuccess;
     if (p->n_wanted == 0) { /* nothing is left to do */
         p->n = 0;
@@ -248,6 +288,10 @@ static cudaError_t one_op(pass *p, const gem_cuda_op *o)
         return qkv(p, o);
     case GEM_OP_ATTEND:
         return attend(p, op);
+    case GEM_OP_CONV:
+        return conv(p, o);
+    case GEM_OP_DELTA:
+        return delta(p, o);
     case GEM_OP_RESIDUAL:
         b = op->residual.dst;
         if (b >= 0) p->view[b] = plain(be, b);
@@ -435,9 +479,12 @@ gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logit
     if (n_wanted > be->opt.n_logits)
         return gem_fail(err, GEM_E_ARG, "cuda: %d rows want logits; at most %d can", n_wanted,
                         be->opt.n_logits);
-    bool graph = be->launch != GEM_CUDA_LAUNCH_STREAM && n <= GEM_CUDA_FEW && n_wanted == n;
     e = cudaSetDevice(be->device_id); /* a session may run on another thread than the last */
-    if (!e) e = send_tables(be, b);
+    if (e) return gem_cuda_fail(err, e, "choosing the device");
+    gem_status st = gem_cuda_recurrent_begin(be, b, err);
+    if (st != GEM_OK) return st;
+    bool graph = be->launch != GEM_CUDA_LAUNCH_STREAM && n <= GEM_CUDA_FEW && n_wanted == n;
+    e = send_tables(be, b);
     if (!e) e = send_ids(be, b, &n_wanted);
     if (!e && graph && !be->graph[n]) e = capture(be, n);
     if (!e) e = graph ? cudaGraphLaunch(be->graph[n], be->s.stream) : enqueue(be, n, n_wanted);

@@ -31,6 +31,7 @@ typedef void (*vector_fn)(void *ctx, const float **slot, const float *v, int64_t
 static void vectors(gem_backend *be, gem_cuda_op *o, vector_fn fn, void *ctx)
 {
     const gem_op *op = o->op;
+    const gem_recurrent *r = &be->plan->recurrent;
     int64_t d = be->plan->d_model;
     switch (op->kind) {
     case GEM_OP_NORM:
@@ -43,6 +44,15 @@ static void vectors(gem_backend *be, gem_cuda_op *o, vector_fn fn, void *ctx)
     case GEM_OP_QKV:
         fn(ctx, &o->v[0], op->qkv.q_norm, be->plan->layer[op->layer].head_dim);
         fn(ctx, &o->v[1], op->qkv.k_norm, be->plan->layer[op->layer].head_dim);
+        break;
+    case GEM_OP_CONV:
+        fn(ctx, &o->v[0], op->conv.w,
+           (int64_t)(2 * r->n_k_heads + r->n_v_heads) * r->head_dim * GEM_CONV_TAPS);
+        break;
+    case GEM_OP_DELTA:
+        fn(ctx, &o->v[0], op->delta.a, r->n_v_heads);
+        fn(ctx, &o->v[1], op->delta.dt_bias, r->n_v_heads);
+        fn(ctx, &o->v[2], op->delta.norm, r->head_dim);
         break;
     case GEM_OP_RESIDUAL:
         fn(ctx, &o->v[0], op->residual.post_norm, d);
@@ -86,7 +96,9 @@ gem_status gem_cuda_plan_weights(gem_backend *be, gem_error *err)
         const gem_op *op = &p->op[i];
         gem_cuda_op *o = &be->op[i];
         o->op = op;
-        if (op->kind == GEM_OP_QKV) be->last_append = i;
+        if (op->kind == GEM_OP_QKV || op->kind == GEM_OP_DELTA) be->last_append = i;
+        for (int l = 0; l < op->layer; l++)
+            o->recurrent += p->layer[l].n_kv_heads == 0;
         if (op->kind == GEM_OP_EMBED) o->w[0] = add(be, op->embed.w);
         if (op->kind == GEM_OP_HEAD) o->w[0] = add(be, op->head.w);
         for (int j = 0; op->kind == GEM_OP_LINEAR && j < op->linear.n; j++)

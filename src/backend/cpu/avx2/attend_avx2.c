@@ -7,5 +7,4 @@
 void gem_attend_kernels_avx2(gem_cpu_kernels *t)
 {
     t->attend = attend_simd;
-    t->keys = keys_simd;
 }
