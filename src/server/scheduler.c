@@ -96,7 +96,8 @@ static int retry_after(gem_scheduler *s)
 bool gem_scheduler_submit(gem_scheduler *s, gem_job *j, gem_fault *f)
 {
     pthread_mutex_lock(&s->lock);
-    bool full = s->n_jobs >= s->n_slots + s->server->opt.n_queue;
+    int n_jobs = s->n_jobs;
+    bool full = n_jobs >= s->n_slots + s->server->opt.n_queue;
     bool closed = s->stop || gem_server_get_state(s->server) != GEM_SERVER_READY;
     if (!full && !closed) {
         gem_job_hold(j);
@@ -123,7 +124,7 @@ bool gem_scheduler_submit(gem_scheduler *s, gem_job *j, gem_fault *f)
     if (full) {
         f->retry_after_s = retry_after(s);
         return gem_fault_set(f, 429, "rate_limit_error", "queue_full", NULL,
-                             "the queue is full: %d requests are running or waiting", s->n_jobs);
+                             "the queue is full: %d requests are running or waiting", n_jobs);
     }
     return true;
 }

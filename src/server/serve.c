@@ -104,12 +104,12 @@ static void *engine_main(void *arg)
 {
     gem_server *s = &((life *)arg)->s;
     gem_error err;
-    s->opt.model.progress = on_progress;
-    s->opt.model.progress_user = s;
-    gem_status st = gem_model_open(&s->model, s->opt.model_path, &s->opt.model, &err);
+    gem_model_options mo = s->opt.model;
+    mo.progress = on_progress;
+    mo.progress_user = s;
+    gem_status st = gem_model_open(&s->model, s->opt.model_path, &mo, &err);
     if (st == GEM_OK) {
         gem_model_get_info(s->model, &s->info);
-        s->opt.model.n_ctx = s->info.n_ctx;
         st = gem_scheduler_prepare(s->scheduler, &err);
     }
     if (st != GEM_OK) {
