@@ -197,6 +197,16 @@ bool gem_params_refuse(const json_t *body, gem_fault *f)
     return true;
 }
 
+/* Any name is served and the answer tells the true one, unless the server is strict. */
+static bool check_model(gem_server *s, const json_t *body, gem_fault *f)
+{
+    const char *name = s->id;
+    if (!gem_field_string(body, "model", &name, f)) return false;
+    if (!s->opt.strict_model || !strcmp(name, s->id)) return true;
+    return gem_fault_set(f, 404, GEM_INVALID, "model_not_found", "model",
+                         "this server has no such model; it serves %s", s->id);
+}
+
 bool gem_params_read(gem_server *s, const json_t *body, gem_params *p, gem_fault *f)
 {
     memset(p, 0, sizeof(*p));
@@ -205,8 +215,8 @@ bool gem_params_read(gem_server *s, const json_t *body, gem_params *p, gem_fault
     int64_t n = 1;
     bool cache = true;
     json_t *so = NULL;
-    if (!gem_params_refuse(body, f) || !read_sampling(body, p, f) || !read_max(body, p, f) ||
-        !read_stop(body, "stop", p, f) || !read_bias(s, body, p, f) ||
+    if (!check_model(s, body, f) || !gem_params_refuse(body, f) || !read_sampling(body, p, f) ||
+        !read_max(body, p, f) || !read_stop(body, "stop", p, f) || !read_bias(s, body, p, f) ||
         !gem_field_int(body, "n", 1, GEM_MAX_CHOICES, &n, f) ||
         !gem_field_bool(body, "stream", &p->stream, f) ||
         !gem_field_bool(body, "return_progress", &p->return_progress, f) ||

@@ -365,6 +365,12 @@ static size_t pending(const gem_sequence *q)
     return q->n_tokens - q->n_run;
 }
 
+/* Rows it may take now: up to the next position that is remembered. */
+static size_t takes(const gem_sequence *q)
+{
+    return q->n_run < q->mark ? q->mark - q->n_run : pending(q);
+}
+
 /* How many rows each sequence gets. */
 static size_t share_rows(gem_scheduler *s)
 {
@@ -383,8 +389,8 @@ static size_t share_rows(gem_scheduler *s)
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < s->n_slots && room; i++) {
             gem_sequence *q = s->running[i];
-            if (!q || pending(q) <= 1 || pending(q) == q->n_rows) continue;
-            size_t more = GEM_MIN(pending(q) - q->n_rows, pass ? room : GEM_MIN(part, room));
+            if (!q || pending(q) <= 1 || takes(q) == q->n_rows) continue;
+            size_t more = GEM_MIN(takes(q) - q->n_rows, pass ? room : GEM_MIN(part, room));
             q->n_rows += more;
             room -= more;
             n += more;
@@ -429,6 +435,7 @@ static void note_prefill(gem_scheduler *s, gem_sequence *q)
         j->wire->progress(j, a, done);
         gem_job_put_scratch(j);
     }
+    if (done == q->mark) gem_prefix_cache_add(s->cache, q->session, q->tokens, q->n_run);
     if (done < total) return;
     a->prefilled_ns = gem_now_ns();
     if (!j->p.no_cache) gem_prefix_cache_add(s->cache, q->session, q->tokens, q->n_run);

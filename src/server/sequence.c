@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* At least the tokens that open an answer. A history may go on differently from there, and where a
+ * session cannot be cut back to any position, one before them is remembered. */
+enum { OPENER = 12 };
+
 static bool no_memory(gem_fault *f)
 {
     return gem_fault_set(f, 500, "server_error", "internal_error", NULL, "out of memory");
@@ -72,6 +76,8 @@ static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
     if (!j->p.no_cache) gem_prefix_cache_find(cache, q->session, p->tokens, p->n, &hit);
     q->n_run = q->logged = q->a->n_cached = hit.n_reused;
     if (!j->p.no_cache) report_prefix(q, &hit);
+    if (!j->p.no_cache && !gem_prefix_cache_trims(cache) && p->n > OPENER + hit.n_reused)
+        q->mark = p->n - OPENER;
     return true;
 }
 

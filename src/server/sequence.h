@@ -22,6 +22,7 @@ typedef struct gem_sequence {
     size_t n_tokens; /* known */
     size_t n_run;    /* run: positions of the session */
     size_t n_rows;   /* in the batch being put together */
+    size_t mark;     /* prompt position to remember on the way; 0: none */
     size_t logged;   /* prompt tokens at the last progress record */
     int slot;
     bool stopped, thought, one_call; /* during a token: a stop string came; it was reasoning; enough

@@ -215,8 +215,9 @@ static bool read_choice(const json_t *body, json_t *chat, gem_fault *f)
 /* A body of theirs as a body of chat; NULL with the fault. */
 static json_t *to_chat(const json_t *body, gem_fault *f)
 {
-    static const char *const same[] = {"temperature", "top_p", "top_k",        "max_tokens",
-                                       "stream",      "seed",  "cache_prompt", "min_p"};
+    static const char *const same[] = {"model", "temperature",  "top_p",
+                                       "top_k", "max_tokens",   "stream",
+                                       "seed",  "cache_prompt", "min_p"};
     json_t *chat = json_object(), *messages = json_array(), *thinking = NULL;
     json_object_set_new(chat, "messages", messages);
     for (size_t i = 0; i < ARRAY_LEN(same); i++)

@@ -168,9 +168,9 @@ static bool read_format(const json_t *body, json_t *chat, gem_fault *f)
 
 static json_t *to_chat(const json_t *body, gem_fault *f)
 {
-    static const char *const same[] = {"temperature",       "top_p",        "top_k",
-                                       "max_output_tokens", "stream",       "seed",
-                                       "tool_choice",       "cache_prompt", "parallel_tool_calls"};
+    static const char *const same[] = {
+        "model",  "temperature", "top_p",       "top_k",        "max_output_tokens",
+        "stream", "seed",        "tool_choice", "cache_prompt", "parallel_tool_calls"};
     json_t *chat = json_object(), *messages = json_array();
     json_object_set_new(chat, "messages", messages);
     for (size_t i = 0; i < ARRAY_LEN(same); i++)

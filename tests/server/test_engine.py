@@ -8,7 +8,7 @@ import openai
 import pytest
 from serving import Server, text_of, user
 
-LONG = " ".join(f"word{i}" for i in range(120))
+LONG = " ".join(f"word{i}" for i in range(80))
 
 
 def slow(tmp, *options):
@@ -226,7 +226,7 @@ def test_prefix_is_kept_after_a_cancel(one):
 
 def test_pages_run_out_gracefully(tiny):
     """More distinct prompts than the cache has pages for: old ones go, every answer is right."""
-    with Server(tiny, "--context", "1200", "--parallel", "2", "--cached", "0", "-T", "0") as s:
+    with Server(tiny, "--context", "900", "--parallel", "2", "--cached", "0", "-T", "0") as s:
         prompts = [f"{i} " + LONG for i in range(12)]
         first = [ask(s, user(p))[0] for p in prompts]
         assert [ask(s, user(p))[0] for p in prompts] == first

@@ -190,3 +190,12 @@ def test_form_content_type_and_chunked_bodies(server):
     chunked = b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in (raw[:10], raw[10:])) + b"0\r\n\r\n"
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert server.raw(head + chunked, 10).startswith(b"HTTP/1.1 200 ")
+
+
+def test_model_names(server, tiny):
+    assert server.chat(model="gpt-4o", max_tokens=1)[2]["model"] == "tiny"  # the true name
+    assert server.chat(model=5)[0] == 400
+    with Server(tiny, "--context", "256", "--strict-model", "--alias", "mine", "--request-timeout", "0.5") as s:
+        assert s.chat(model="mine", max_tokens=1)[2]["model"] == "mine" and s.chat(max_tokens=1)[0] == 200
+        for path, body in (("/v1/chat/completions", {"messages": user("x")}), ("/v1/responses", {"input": "x"}), ("/v1/messages", {"messages": user("x")})):
+            assert s.post(path, dict(body, model="gpt-4o"))[0] == 404

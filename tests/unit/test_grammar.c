@@ -52,16 +52,20 @@ static void check(const char *schema, bool strict, const char *const *good, cons
         if (fits_in(s, *bad)) fail_msg("%s must not fit %s", *bad, schema);
     gem_schema_free(s);
 }
-#define LIST(...) (const char *const[]) { __VA_ARGS__, NULL }
+#define LIST(...)                                                                                  \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 static void test_any_value(void **state)
 {
     (void)state;
     check("{}", false,
-          LIST("{}", "[]", "\"\"", "0", "-1.5e10", "true", "null", "{\"a\": [1, {\"b\": \"\\u00e9\"}]}",
-               "[1,2]", "{\n  \"a\": 1\n}"),
-          LIST("", "{", "[1,]", "{\"a\"}", "01", "1.", "tru", "\"\x01\"", "{\"a\":1,}", "\"\\ud800\"",
-               "\"\\u0000\"", "\"\xC3\"", "{\n\n\"a\":1}", "[1 2]", "-"));
+          LIST("{}", "[]", "\"\"", "0", "-1.5e10", "true", "null",
+               "{\"a\": [1, {\"b\": \"\\u00e9\"}]}", "[1,2]", "{\n  \"a\": 1\n}"),
+          LIST("", "{", "[1,]", "{\"a\"}", "01", "1.", "tru", "\"\x01\"", "{\"a\":1,}",
+               "\"\\ud800\"", "\"\\u0000\"", "\"\xC3\"", "{\n\n\"a\":1}", "[1 2]", "-"));
 }
 
 static void test_numbers_stay_in_bounds(void **state)
@@ -98,8 +102,7 @@ static void test_objects(void **state)
     static const char s[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},"
                             "\"ab\":{\"type\":\"string\"}},\"required\":[\"a\"],"
                             "\"additionalProperties\":false}";
-    check(s, false,
-          LIST("{\"a\":1}", "{\"ab\":\"x\",\"a\":1}", "{ \"a\": 1, \"ab\": \"\" }"),
+    check(s, false, LIST("{\"a\":1}", "{\"ab\":\"x\",\"a\":1}", "{ \"a\": 1, \"ab\": \"\" }"),
           LIST("{}", "{\"ab\":\"x\"}", "{\"a\":1,\"a\":2}", "{\"a\":\"1\"}", "{\"c\":1,\"a\":1}",
                "{\"a\":1,\"c\":1}"));
     check(s, true, LIST("{\"a\":1}", "{\"a\":1,\"ab\":\"x\"}"), LIST("{\"ab\":\"x\",\"a\":1}"));
@@ -127,7 +130,8 @@ static void test_combinations_and_references(void **state)
     check("{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}]}",
           false, LIST("1", "[]", "[1,[2,[3]]]"), LIST("\"a\"", "[\"a\"]"));
     check("{\"$defs\":{\"n\":{\"type\":[\"string\",\"null\"]}},\"type\":\"object\",\"properties\":"
-          "{\"v\":{\"$ref\":\"#/$defs/n\"},\"next\":{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}},"
+          "{\"v\":{\"$ref\":\"#/$defs/"
+          "n\"},\"next\":{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}},"
           "\"required\":[\"v\",\"next\"],\"additionalProperties\":false}",
           true, LIST("{\"v\":\"a\",\"next\":{\"v\":null,\"next\":null}}"),
           LIST("{\"v\":1,\"next\":null}", "{\"v\":\"a\"}"));
@@ -164,7 +168,8 @@ static void test_refused_schemas_name_the_place(void **state)
         assert_string_equal(f.code, "invalid_json_schema");
         if (!strstr(f.message, cases[i].part)) fail_msg("%s: %s", cases[i].schema, f.message);
     }
-    check("{\"type\":\"string\",\"pattern\":\"a\",\"format\":\"x\"}", false, LIST("\"b\""), LIST("1"));
+    check("{\"type\":\"string\",\"pattern\":\"a\",\"format\":\"x\"}", false, LIST("\"b\""),
+          LIST("1"));
 }
 
 static void test_calls(void **state)
@@ -172,15 +177,18 @@ static void test_calls(void **state)
     gem_fault f = {0};
     (void)state;
     json_t *tools = json_loads(
-        "[{\"type\":\"function\",\"function\":{\"name\":\"bash\",\"parameters\":{\"type\":\"object\","
-        "\"properties\":{\"command\":{\"type\":\"string\"},\"timeout\":{\"type\":\"integer\",\"minimum\":1}},"
+        "[{\"type\":\"function\",\"function\":{\"name\":\"bash\",\"parameters\":{\"type\":"
+        "\"object\","
+        "\"properties\":{\"command\":{\"type\":\"string\"},\"timeout\":{\"type\":\"integer\","
+        "\"minimum\":1}},"
         "\"required\":[\"command\"]}}},{\"type\":\"function\",\"function\":{\"name\":\"bark\"}}]",
         0, NULL);
     gem_schema *s = gem_schema_new(GEM_SCHEMA_CALLS, tools, NULL, false, "tools", &f);
     assert_non_null(s);
     assert_true(fits_in(s, "{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\"}}"));
     assert_true(fits_in(s, "{\"name\": \"bark\", \"arguments\": {}}"));
-    assert_false(fits_in(s, "{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\", \"timeout\": 0}}"));
+    assert_false(
+        fits_in(s, "{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\", \"timeout\": 0}}"));
     assert_false(fits_in(s, "{\"name\": \"bash\", \"arguments\": {}}"));
     assert_false(fits_in(s, "{\"name\": \"ba\", \"arguments\": {}}"));
     gem_schema_free(s);
@@ -199,8 +207,9 @@ static void test_size_and_depth(void **state)
     (void)state;
     gem_bytes_printf(&b, "{\"type\":\"object\",\"properties\":{");
     for (int i = 0; i < 200; i++)
-        gem_bytes_printf(&b, "%s\"p%d\":{\"type\":\"string\",\"description\":\"%0500d\",\"maxLength\":65536}",
-                         i ? "," : "", i, i);
+        gem_bytes_printf(
+            &b, "%s\"p%d\":{\"type\":\"string\",\"description\":\"%0500d\",\"maxLength\":65536}",
+            i ? "," : "", i, i);
     gem_bytes_printf(&b, "}}");
     gem_schema *s = schema_of(b.data, false, &f);
     assert_non_null(s);
