@@ -66,9 +66,11 @@ typedef void (*gem_log_fn)(void *user, gem_log_level level, const char *text);
 typedef struct gem_model gem_model;
 
 typedef enum gem_kv_type {
-    GEM_KV_F32 = 0, /* keys and values of every layer in f32 (default) */
-    GEM_KV_F16,     /* every layer in f16 */
-    GEM_KV_F16_FULL /* only full-attention layers in f16; window-bounded layers stay f32 */
+    GEM_KV_F32 = 0,   /* keys and values of every layer in f32 (default) */
+    GEM_KV_F16,       /* every layer in f16 */
+    GEM_KV_F16_FULL,  /* only full-attention layers in f16; window-bounded layers stay f32 */
+    GEM_KV_F32_VALUES /* f32; layers whose keys follow from their values keep the values alone: the
+                         same logits, half the memory of such layers, more arithmetic (gemma4) */
 } gem_kv_type;
 
 /* Zero-initialise, then set what differs: every zero means the default given. */

@@ -19,6 +19,7 @@ typedef struct gem_kv_pool {
     int n_kv_heads, head_dim;
     bool f16;
     int32_t n_pages;
+    bool values_only; /* f32; keys are made when they are needed (gem_kv_layer.k_from_v) */
 } gem_kv_pool;
 
 typedef struct gem_backend_options {
@@ -83,9 +84,9 @@ typedef struct gem_backend_ops {
     gem_status (*run)(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
     /* Copy a KV page (copy on write). */
     void (*copy_page)(gem_backend *be, int pool, int32_t dst, int32_t src);
-    /* What attention of a layer sees at one slot of a page: f32[n_kv_heads][head_dim] each. For
-     * comparisons between engines, not for the hot path. */
-    void (*read_kv)(const gem_backend *be, int layer, int32_t page, int32_t slot, float *k,
+    /* What attention of a layer sees at one position, in its page: f32[n_kv_heads][head_dim] each.
+     * For comparisons between engines, not for the hot path. */
+    void (*read_kv)(const gem_backend *be, int layer, int32_t page, int32_t pos, float *k,
                     float *v);
     void (*stats)(const gem_backend *be, gem_backend_stats *out);
     /* Routes, tile sizes, memory: for print-config. New reference. */

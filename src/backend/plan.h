@@ -45,6 +45,7 @@ typedef struct gem_kv_layer {
     int n_kv_heads; /* 0: the layer keeps no keys and values (it is recurrent) */
     int head_dim;
     int32_t window; /* keys visible to a query, itself included; 0: all */
+    bool k_from_v;  /* a key is its value times the k_norm of the layer's QKV op, rotated */
 } gem_kv_layer;
 
 /* What the Gated DeltaNet layers of a model keep of the past; all such layers are alike. State

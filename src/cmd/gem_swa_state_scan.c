@@ -112,7 +112,7 @@ static void make_tokens(const gem_model *m, int32_t *token, int32_t n)
 static void read_row(engine *e, int layer, int32_t pos)
 {
     const int32_t *table = gem_kv_table(&e->session->kv, layer);
-    e->model->ops->read_kv(e->model->be, layer, table[pos / GEM_PAGE], pos % GEM_PAGE, e->k, e->v);
+    e->model->ops->read_kv(e->model->be, layer, table[pos / GEM_PAGE], pos, e->k, e->v);
 }
 
 static void compare_part(const float *a, const float *b, const char *part, int32_t pos, int layer,

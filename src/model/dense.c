@@ -205,8 +205,11 @@ gem_status gem_dense_plan(gem_plan *out, const char *family, const gem_dense *m,
     }
     for (int l = 0; l < m->n_layers; l++) {
         const gem_dense_layer *s = &m->layer[l];
-        out->layer[l] = (gem_kv_layer){
-            .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .window = s->window};
+        out->layer[l] =
+            (gem_kv_layer){.n_kv_heads = s->n_kv_heads,
+                           .head_dim = s->head_dim,
+                           .window = s->window,
+                           .k_from_v = m->v_norm && !m->w.layer[l].v && m->w.layer[l].k_norm};
     }
     return GEM_OK;
 }

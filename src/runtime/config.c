@@ -123,7 +123,7 @@ static json_t *model_json(const gem_model *m, const gem_model_info *info)
 
 static json_t *kv_json(const gem_model *m)
 {
-    static const char *const types[] = {"f32", "f16", "f16-full"};
+    static const char *const types[] = {"f32", "f16", "f16-full", "f32-values"};
     json_t *pools = json_array();
     for (int i = 0; i < m->layout.n_pools; i++) {
         const gem_kv_pool *p = &m->layout.pool[i];
@@ -134,12 +134,13 @@ static json_t *kv_json(const gem_model *m)
             n_layers++;
             n_windowed += m->layout.window[l] > 0;
         }
-        json_array_append_new(pools, json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I}", "type",
-                                               p->f16 ? "f16" : "f32", "layers", n_layers,
-                                               "windowed_layers", n_windowed, "n_kv_heads",
-                                               p->n_kv_heads, "head_dim", p->head_dim, "pages",
-                                               (int)p->n_pages, "page_bytes", (json_int_t)bytes,
-                                               "bytes", (json_int_t)bytes * p->n_pages));
+        json_array_append_new(
+            pools, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I}", "type",
+                             p->f16 ? "f16" : "f32", "holds",
+                             p->values_only ? "values" : "keys and values", "layers", n_layers,
+                             "windowed_layers", n_windowed, "n_kv_heads", p->n_kv_heads, "head_dim",
+                             p->head_dim, "pages", (int)p->n_pages, "page_bytes", (json_int_t)bytes,
+                             "bytes", (json_int_t)bytes * p->n_pages));
     }
     return json_pack("{s:s, s:I, s:i, s:o}", "type", types[m->kv_type], "bytes",
                      (json_int_t)gem_kv_layout_bytes(&m->layout), "page_positions", GEM_PAGE,

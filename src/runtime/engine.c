@@ -24,7 +24,7 @@ static gem_status check_options(const gem_model_options *o, const gem_engine_opt
     if (o->state_bytes < -1)
         return gem_fail(err, GEM_E_ARG, "option state_bytes is %lld, expected -1 or more",
                         (long long)o->state_bytes);
-    if ((st = check_range("kv_type", (int64_t)o->kv_type, GEM_KV_F16_FULL, err)) != GEM_OK)
+    if ((st = check_range("kv_type", (int64_t)o->kv_type, GEM_KV_F32_VALUES, err)) != GEM_OK)
         return st;
     return check_range("n_logits", e->n_logits, 65536, err);
 }

@@ -4,15 +4,19 @@
 
 #include <stdlib.h>
 
-static int find_pool(gem_kv_layout *out, const gem_kv_layer *l, bool f16)
+static int find_pool(gem_kv_layout *out, const gem_kv_layer *l, bool f16, bool values_only)
 {
     for (int i = 0; i < out->n_pools; i++) {
         const gem_kv_pool *p = &out->pool[i];
-        if (p->n_kv_heads == l->n_kv_heads && p->head_dim == l->head_dim && p->f16 == f16) return i;
+        if (p->n_kv_heads == l->n_kv_heads && p->head_dim == l->head_dim && p->f16 == f16 &&
+            p->values_only == values_only)
+            return i;
     }
     if (out->n_pools == GEM_KV_MAX_POOLS) return -1;
-    out->pool[out->n_pools] =
-        (gem_kv_pool){.n_kv_heads = l->n_kv_heads, .head_dim = l->head_dim, .f16 = f16};
+    out->pool[out->n_pools] = (gem_kv_pool){.n_kv_heads = l->n_kv_heads,
+                                            .head_dim = l->head_dim,
+                                            .f16 = f16,
+                                            .values_only = values_only};
     return out->n_pools++;
 }
 
@@ -34,6 +38,7 @@ gem_status gem_kv_layout_init(gem_kv_layout *out, const gem_plan *plan, gem_kv_t
 {
     size_t n = (size_t)plan->n_layers;
     int64_t pages[GEM_KV_MAX_POOLS] = {0};
+    bool any_values = false;
     memset(out, 0, sizeof(*out));
     out->layer_pool = malloc(n * sizeof(*out->layer_pool));
     out->window = malloc(n * sizeof(*out->window));
@@ -53,8 +58,10 @@ gem_status gem_kv_layout_init(gem_kv_layout *out, const gem_plan *plan, gem_kv_t
             return gem_fail(err, GEM_E_UNSUPPORTED,
                             "layer %d sees a window of %d beside recurrent layers", l, kl->window);
         }
+        bool values_only = type == GEM_KV_F32_VALUES && kl->k_from_v;
+        any_values = any_values || values_only;
         bool f16 = type == GEM_KV_F16 || (type == GEM_KV_F16_FULL && kl->window == 0);
-        int i = find_pool(out, kl, f16);
+        int i = find_pool(out, kl, f16, values_only);
         if (i < 0) {
             gem_kv_layout_deinit(out);
             return gem_fail(err, GEM_E_UNSUPPORTED, "layers of more than %d KV shapes",
@@ -62,6 +69,12 @@ gem_status gem_kv_layout_init(gem_kv_layout *out, const gem_plan *plan, gem_kv_t
         }
         out->layer_pool[l] = i;
         pages[i] += layer_pages(kl->window, n_ctx, n_batch) * n_sessions;
+    }
+    if (type == GEM_KV_F32_VALUES && !any_values) {
+        gem_kv_layout_deinit(out);
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "KV type f32-values: no layer of a %s model makes its keys of its values",
+                        plan->family ? plan->family : "such");
     }
     for (int i = 0; i < out->n_pools; i++) {
         size_t bytes;

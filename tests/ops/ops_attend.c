@@ -169,8 +169,81 @@ static void one_case(check *c, attend_case *k)
     if (!odd) check_exact(c, k, &want, r);
 }
 
+/* Keys made of values, against ref bit for bit, and ref against the ops that QKV makes keys with.
+ */
+static void keys(check *c)
+{
+    static const struct {
+        int head_dim, half, n_pairs, n_keys;
+    } shapes_of[] = {{32, 16, 16, 16},   {64, 32, 16, 64},    {128, 64, 64, 48},
+                     {512, 256, 64, 64}, {512, 256, 256, 32}, {96, 32, 16, 64}};
+    for (size_t i = 0; i < 4 * ARRAY_LEN(shapes_of); i++) {
+        int hd = shapes_of[i / 4].head_dim, half = shapes_of[i / 4].half,
+            n_pairs = shapes_of[i / 4].n_pairs, n_keys = shapes_of[i / 4].n_keys;
+        if (!check_begin(c, "keys head_dim=%d half=%d pairs=%d keys=%d %d", hd, half, n_pairs,
+                         n_keys, (int)(i % 4)))
+            continue;
+        size_t n = (size_t)hd * (size_t)n_keys;
+        float *want = check_buf(c, n * 4), *got = check_buf(c, n * 4), *row = check_buf(c, 4096),
+              *wide_cos = check_buf(c, (size_t)half * 4),
+              *wide_sin = check_buf(c, (size_t)half * 4);
+        gem_keys_args a = {
+            .head_dim = hd,
+            .half = half,
+            .n_keys = n_keys,
+            .n_pairs = n_pairs,
+            .value = check_floats(c, (size_t)hd * GEM_PAGE, CHECK_UNIFORM, 3.0f),
+            .norm = check_floats(c, (size_t)hd, CHECK_UNIFORM, 2.0f),
+            .cos = check_floats(c, (size_t)(n_keys * n_pairs), CHECK_UNIFORM, 1.0f),
+            .sin = check_floats(c, (size_t)(n_keys * n_pairs), CHECK_UNIFORM, 1.0f),
+            .keys = want,
+        };
+        c->ref->keys(&a);
+        a.keys = got;
+        c->isa->keys(&a);
+        check_same_floats(c, "keys", got, want, n);
+        int s = check_int(c, 0, n_keys - 1);
+        for (int d = 0; d < hd; d++)
+            row[d] = a.value[d / 16 * 16 * GEM_PAGE + s * 16 + d % 16] * a.norm[d];
+        for (int k = 0; k < half; k++) { /* pairs behind n_pairs stand still */
+            wide_cos[k] = k < n_pairs ? a.cos[s * n_pairs + k] : 1.0f;
+            wide_sin[k] = k < n_pairs ? a.sin[s * n_pairs + k] : 0.0f;
+        }
+        c->ref->rope(row, wide_cos, wide_sin, half, hd, 1.0f);
+        for (int d = 0; d < hd; d++)
+            if (want[gem_page_k_at(hd, s, d)] != row[d])
+                check_fail(c, "key %d dim %d is %g, QKV makes %g", s, d,
+                           (double)want[gem_page_k_at(hd, s, d)], (double)row[d]);
+    }
+}
+
+/* Values apart from the keys are the same values. */
+static void values_apart(check *c)
+{
+    for (int i = 0; i < 6; i++) {
+        static const int rows[] = {1, 16, 32};
+        if (!check_begin(c, "attend values apart rows=%d %d", rows[i % 3], i)) continue;
+        attend_case k = {.a = {.head_dim = i < 3 ? 64 : 512, .n = rows[i % 3], .chunk = 512}};
+        const uint8_t *value[N_PAGES] = {NULL};
+        fill_case(c, &k, 1, 1.0f);
+        for (int t = 0; t < N_PAGES; t++)
+            if (k.page[t]) value[t] = k.page[t] + (size_t)GEM_PAGE * (size_t)k.a.head_dim * 4;
+        gem_attend_args behind = k.a, apart = k.a;
+        new_outputs(c, &behind);
+        new_outputs(c, &apart);
+        apart.value = value;
+        c->isa->attend(&behind);
+        c->isa->attend(&apart);
+        check_same_rows(c, "apart", &apart, &behind);
+        c->ref->attend(&apart);
+        check_same_rows(c, "apart, ref", &apart, &behind);
+    }
+}
+
 void ops_attend(check *c)
 {
+    keys(c);
+    values_apart(c);
     static const int dims[] = {64, 128, 256, 512, 80};
     static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17, 24, 31, 32};
     static const int32_t windows[] = {0, 1, 17, 512};

@@ -32,7 +32,7 @@ static world *new_world(int32_t n0, int32_t n1)
     world *w = calloc(1, sizeof(*w));
     w->n_pages[0] = n0;
     w->n_pages[1] = n1;
-    const gem_kv_pool pool[2] = {{1, 32, false, n0}, {1, 32, false, n1}};
+    const gem_kv_pool pool[2] = {{1, 32, false, n0, false}, {1, 32, false, n1, false}};
     const gem_kv_options o = {N_LAYERS, 2, layer_pool, window, pool, CTX, copy_page, w};
     assert_int_equal(gem_kv_open(&w->st, &o, NULL), GEM_OK);
     return w;
@@ -316,7 +316,7 @@ static void test_random_steps(void **state)
 static void test_layout_is_enough(void **state)
 {
     (void)state;
-    gem_kv_layer layers[N_LAYERS] = {{1, 32, 0}, {2, 32, 100}, {1, 32, 64}};
+    gem_kv_layer layers[N_LAYERS] = {{1, 32, 0, false}, {2, 32, 100, false}, {1, 32, 64, false}};
     const gem_plan plan = {.n_layers = N_LAYERS, .layer = layers};
     enum { SESSIONS = 2, BATCH = 90 };
     gem_kv_layout l;
@@ -372,6 +372,20 @@ static void test_layout_is_enough(void **state)
     assert_int_equal(gem_kv_layout_init(&l, &plan, GEM_KV_F16, CTX, BATCH, 1, NULL), GEM_OK);
     assert_int_equal(l.n_pools, 2);
     assert_true(l.pool[0].f16 && l.pool[1].f16);
+    gem_kv_layout_deinit(&l);
+
+    /* values alone: only where keys follow from them, and then half the bytes */
+    gem_error err = {0};
+    assert_int_equal(gem_kv_layout_init(&l, &plan, GEM_KV_F32_VALUES, CTX, BATCH, 1, &err),
+                     GEM_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "f32-values"));
+    layers[0].k_from_v = true;
+    assert_int_equal(gem_kv_layout_init(&l, &plan, GEM_KV_F32_VALUES, CTX, BATCH, 1, NULL), GEM_OK);
+    assert_int_equal(l.n_pools, 3);
+    assert_true(l.pool[l.layer_pool[0]].values_only);
+    assert_false(l.pool[l.layer_pool[2]].values_only);
+    assert_int_equal(gem_kv_page_bytes(&l.pool[l.layer_pool[0]]), 64 * 32 * 4);
+    assert_int_equal(gem_kv_page_bytes(&l.pool[l.layer_pool[2]]), 2 * 64 * 32 * 4);
     gem_kv_layout_deinit(&l);
 }
 

@@ -2,6 +2,7 @@
  * mates change no byte of any row's logits; nothing is allocated while tokens flow. */
 #include "count_malloc.h"
 
+#include "backend/cpu/kernels.h"
 #include "bits.h"
 #include "tiny_model.h"
 
@@ -67,7 +68,35 @@ static void test_gemma4(void **state)
     check(tiny_gemma4(), (gem_model_options){0}, 4);
     check(tiny_gemma4(), (gem_model_options){.kv_type = GEM_KV_F16}, 2);
     check(tiny_gemma4(), (gem_model_options){.kv_type = GEM_KV_F16_FULL}, 2);
+    check(tiny_gemma4(), (gem_model_options){.kv_type = GEM_KV_F32_VALUES}, 2);
     check(tiny_gemma4(), (gem_model_options){.exact = true}, 2);
+}
+
+/* Keys made of values are the keys that would have been kept; in every instruction set. */
+static void check_values_alone(const char *path)
+{
+    enum { TOKENS = 600 };
+    static const int32_t pieces[] = {150, 1, 33};
+    int32_t tokens[TOKENS];
+    uint64_t kept[TOKENS], made[TOKENS];
+    gem_cpu_isa isa[8];
+    int n_isas = gem_cpu_isas(isa, 8);
+    for (int32_t i = 0; i < TOKENS; i++)
+        tokens[i] = (i * i + 7 * i) % 1023;
+    gem_model_options o = {.n_ctx = TOKENS, .n_batch = 150, .n_sessions = 1};
+    for (int k = -1; k < n_isas; k++) {
+        gem_kv_type type = k < 0 ? GEM_KV_F32 : GEM_KV_F32_VALUES;
+        int32_t n = k == n_isas - 1 ? 100 : TOKENS; /* ref is slow */
+        if (k >= 0 && !isa[k].usable) continue;
+        o.kv_type = type;
+        o.isa = k < 0 ? NULL : isa[k].name;
+        gem_model *m = bits_open(path, o, 150);
+        gem_session *s = bits_session(m);
+        bits_run(s, tokens, n, pieces, 3, k < 0 ? kept : made);
+        if (k >= 0) bits_compare(isa[k].name, kept, made, n);
+        gem_session_free(s);
+        gem_model_close(m);
+    }
 }
 
 /* 16 query heads on one KV head, past the window of 256. */
@@ -83,6 +112,8 @@ static void test_gemma4_synthetic(void **state)
     check_file(path, 300, 1024, (gem_model_options){0}, 4);
     check_file(path, 270, 1024, (gem_model_options){.kv_type = GEM_KV_F16}, 1);
     check_file(path, 270, 1024, (gem_model_options){.kv_type = GEM_KV_F16_FULL}, 1);
+    check_file(path, 270, 1024, (gem_model_options){.kv_type = GEM_KV_F32_VALUES}, 1);
+    check_values_alone(path);
     unlink(path);
 }
 

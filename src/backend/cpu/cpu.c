@@ -38,6 +38,7 @@ static void close_cpu(gem_backend *be)
     if (be->work) munmap(be->work, be->work_bytes);
     for (int i = 0; i < be->opt.n_pools && be->pool; i++)
         if (be->pool[i]) munmap(be->pool[i], be->pool_bytes[i]);
+    gem_cpu_close_keys(be);
     free(be->pool);
     free(be->pool_bytes);
     free(be->page_bytes);
@@ -142,6 +143,9 @@ static void take_work(gem_backend *be)
         s.attend = gem_cpu_take(be, gem_attend_scratch(max_hd) * sizeof(float));
         s.o = gem_cpu_take(be, GEM_ATTEND_ROWS * (size_t)max_hd * sizeof(float));
         s.total = gem_cpu_take(be, GEM_ATTEND_ROWS * (size_t)max_hd * sizeof(float));
+        s.keys = gem_cpu_values_only(be)
+                     ? gem_cpu_take(be, GEM_CHUNK * (size_t)max_hd * sizeof(float))
+                     : NULL;
         s.delta = gem_cpu_take(be, delta_floats * sizeof(float));
         if (be->work_used <= be->work_bytes) be->scratch[t] = s;
     }
@@ -237,6 +241,7 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     take_work(be);
     for (int r = 0; r < p->n_ropes; r++)
         if (p->rope[r].n_dims) gem_rope_frequencies(&p->rope[r], be->freq[r]);
+    if ((st = gem_cpu_open_keys(be, err)) != GEM_OK) goto done;
     if ((st = take_pools(be, err)) != GEM_OK) goto done;
     if ((st = gem_cpu_recurrent_open(be, err)) != GEM_OK) goto done;
     *out = be;
@@ -252,24 +257,25 @@ static void copy_page(gem_backend *be, int pool, int32_t dst, int32_t src)
            be->pool[pool] + (size_t)src * be->page_bytes[pool], be->page_bytes[pool]);
 }
 
-static void read_kv(const gem_backend *be, int layer, int32_t page, int32_t slot, float *k,
-                    float *v)
+static void read_kv(const gem_backend *be, int layer, int32_t page, int32_t pos, float *k, float *v)
 {
     int pool = be->opt.layer_pool[layer];
     const gem_kv_pool *p = &be->opt.pool[pool];
-    size_t hd = (size_t)p->head_dim, part = gem_page_part_bytes(p->head_dim, p->f16);
     const uint8_t *at = be->pool[pool] + (size_t)page * be->page_bytes[pool];
-    for (int h = 0; h < p->n_kv_heads; h++, at += part)
-        for (size_t d = 0; d < hd; d++) {
-            size_t ki = gem_page_k_at(p->head_dim, slot, (int)d),
-                   vi = gem_page_v_at(p->head_dim, slot, (int)d);
-            k[(size_t)h * hd + d] = p->f16
-                                        ? gem_f16_to_f32(((const uint16_t *)(const void *)at)[ki])
-                                        : ((const float *)(const void *)at)[ki];
-            v[(size_t)h * hd + d] = p->f16
-                                        ? gem_f16_to_f32(((const uint16_t *)(const void *)at)[vi])
-                                        : ((const float *)(const void *)at)[vi];
+    const int32_t slot = pos % GEM_PAGE;
+    const size_t hd = (size_t)p->head_dim, behind = p->values_only ? GEM_PAGE * hd : 0;
+    for (int h = 0; h < p->n_kv_heads; h++, at += gem_cpu_part_bytes(p), k += hd, v += hd) {
+        for (int d = 0; d < p->head_dim; d++) {
+            size_t ki = gem_page_k_at(p->head_dim, slot, d),
+                   vi = gem_page_v_at(p->head_dim, slot, d) - behind;
+            v[d] = p->f16 ? gem_f16_to_f32(((const uint16_t *)(const void *)at)[vi])
+                          : ((const float *)(const void *)at)[vi];
+            if (p->values_only) continue;
+            k[d] = p->f16 ? gem_f16_to_f32(((const uint16_t *)(const void *)at)[ki])
+                          : ((const float *)(const void *)at)[ki];
         }
+        if (p->values_only) gem_cpu_key_of_value(be, layer, pos, v, k);
+    }
 }
 
 static void stats_cpu(const gem_backend *be, gem_backend_stats *out)
@@ -279,7 +285,7 @@ static void stats_cpu(const gem_backend *be, gem_backend_stats *out)
     out->kv_bytes = be->kv_bytes;
     out->state_bytes = be->state_bytes;
     out->tape_bytes = be->tape_bytes;
-    out->workspace_bytes = be->work_bytes;
+    out->workspace_bytes = be->work_bytes + be->work_bytes_apart;
     out->decode_bytes = be->decode_bytes;
     out->isa = be->k.isa;
     out->n_threads = be->n_threads;

@@ -44,6 +44,7 @@ typedef struct cpu_scratch { /* of one thread; all 64-byte aligned parts of one 
     float *attend;
     float *o;     /* [GEM_ATTEND_ROWS][head_dim]: a chunk's partial result */
     float *total; /* [GEM_ATTEND_ROWS][head_dim] */
+    float *keys;  /* [GEM_CHUNK][head_dim], where layers keep values alone; else NULL */
     float *delta; /* gem_cpu_delta_scratch() floats; recurrent models only */
 } cpu_scratch;
 
@@ -57,8 +58,8 @@ struct gem_backend {
     uint8_t *arena; /* one mapping for weights, one for the rest */
     size_t arena_bytes;
     uint8_t *work;
-    size_t work_bytes, work_used;
-    cpu_weight *weight; /* [n_weights] */
+    size_t work_bytes, work_used, work_bytes_apart; /* apart: other tables */
+    cpu_weight *weight;                             /* [n_weights] */
     size_t n_weights;
     cpu_op *op; /* [plan->n_ops] */
     gem_range *ranges;
@@ -77,6 +78,12 @@ struct gem_backend {
     uint8_t **pool; /* [n_pools] page memory */
     size_t *pool_bytes, *page_bytes;
     uint64_t kv_bytes;
+    /* Layers that keep values alone: the QKV op that says how keys are made of them, and the angles
+     * of all positions so far, of the pairs that move at all. */
+    const gem_op **key_op; /* owned, [n_layers]; NULL where keys are kept */
+    float *key_cos[GEM_PLAN_MAX_ROPES], *key_sin[GEM_PLAN_MAX_ROPES]; /* [n_ctx][key_pairs] */
+    int key_pairs[GEM_PLAN_MAX_ROPES]; /* a multiple of 16; 0: not needed */
+    int32_t key_positions;             /* filled */
 
     /* recurrent models (delta.c); NULL otherwise */
     float *states, *tapes;
@@ -97,6 +104,11 @@ struct gem_backend {
     int32_t *order, *group_of, *group_of_row; /* [n_batch] rows by group; the group of each place */
 };
 
+static inline size_t gem_cpu_part_bytes(const gem_kv_pool *p)
+{
+    return gem_page_part_bytes(p->head_dim, p->f16) / (p->values_only ? 2 : 1);
+}
+
 /* Take zeroed, 64-byte aligned memory from the work mapping (sized by a dry first pass). */
 void *gem_cpu_take(gem_backend *be, size_t bytes);
 gem_status gem_cpu_load_weights(gem_backend *be, gem_error *err);
@@ -110,5 +122,20 @@ size_t gem_cpu_delta_scratch(const gem_recurrent *r);
 void gem_cpu_conv(gem_backend *be, int tid, const cpu_op *o);
 void gem_cpu_delta(gem_backend *be, int tid, const cpu_op *o);
 gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
+
+/* ---- layers that keep values alone: keys.c ---- */
+bool gem_cpu_values_only(const gem_backend *be); /* any layer does */
+/* After the frequencies are known. GEM_E_NOMEM. */
+gem_status gem_cpu_open_keys(gem_backend *be, gem_error *err);
+void gem_cpu_close_keys(gem_backend *be);
+/* Before the region: angles of the positions that this batch reaches first. */
+void gem_cpu_key_angles(gem_backend *be, const gem_batch *b);
+void gem_cpu_append_value(uint8_t *page, int head_dim, int32_t slot, const float *v);
+/* K panels of a page's values, of the positions from `first` (the page's) to `last` at most; page
+ * `which` of a chunk. Borrowed from thread tid's scratch until the next chunk. */
+const uint8_t *gem_cpu_make_keys(const gem_backend *be, int tid, int layer, const uint8_t *values,
+                                 int32_t first, int32_t last, int which);
+/* One key of one value, f32[head_dim] each: for comparisons. */
+void gem_cpu_key_of_value(const gem_backend *be, int layer, int32_t pos, const float *v, float *k);
 
 #endif

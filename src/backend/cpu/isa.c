@@ -90,6 +90,7 @@ gem_status gem_cpu_kernels_get(gem_cpu_kernels *t, const char *isa, gem_error *e
         if (isas[i].overlay) isas[i].overlay(t);
         if (attend_ref) {
             t->attend = ref.attend;
+            t->keys = ref.keys;
             t->attend_merge = ref.attend_merge;
             t->attend_finish = ref.attend_finish;
         }

@@ -43,7 +43,9 @@ typedef struct gem_attend_args {
     int32_t window;        /* 0: none */
     int32_t chunk;         /* first position of the chunk: a multiple of GEM_CHUNK */
     const uint8_t *const
-        *page;      /* [GEM_CHUNK/GEM_PAGE] this head's part of each page; NULL: not kept */
+        *page; /* [GEM_CHUNK/GEM_PAGE] this head's part of each page; NULL: not kept */
+    const uint8_t *const
+        *value;     /* [...] V columns apart from the K panels, f32; NULL: behind them */
     float *m, *s;   /* [n] out; s is 0 when a row sees no key of the chunk */
     float *o;       /* [n][head_dim] out */
     float *scratch; /* gem_attend_scratch(head_dim) floats, 64-byte aligned */
@@ -91,6 +93,18 @@ static inline size_t gem_delta_scratch(int head_dim)
     return (size_t)GEM_PAGE * (4u * (size_t)head_dim + 2u * GEM_PAGE);
 }
 
+/* Keys of a page that holds values alone: k = rotated (v * norm), as QKV makes them, bit for bit.
+ */
+typedef struct gem_keys_args {
+    int head_dim, half;     /* pairs (i, i + half); multiples of 16 */
+    int n_keys;             /* from the page's first on; a multiple of 16 */
+    int n_pairs;            /* that rotate, the first ones; a multiple of 16, at most half */
+    const float *value;     /* V columns: [head_dim/16][GEM_PAGE][16] */
+    const float *norm;      /* f32[head_dim] */
+    const float *cos, *sin; /* [n_keys][n_pairs] */
+    float *keys;            /* out: K panels, [n_keys/16][head_dim][16] */
+} gem_keys_args;
+
 typedef struct gem_cpu_kernels {
     const char *isa;
     void (*linear[GEM_N_PANELS])(const gem_panel_args *a);
@@ -111,6 +125,7 @@ typedef struct gem_cpu_kernels {
     void (*append)(uint8_t *page, int head_dim, bool f16, int32_t slot, const float *k,
                    const float *v);
     void (*attend)(const gem_attend_args *a);
+    void (*keys)(const gem_keys_args *a);
     /* Fold (m2, s2, o2) into (m, s, o): the fixed order of chunks is the caller's. */
     void (*attend_merge)(float *m, float *s, float *o, float m2, float s2, const float *o2,
                          int64_t n);

@@ -225,7 +225,7 @@ static uint8_t *page_part(const gem_backend *be, int layer, int32_t page, int he
     const gem_kv_pool *kp = &be->opt.pool[pool];
     if (page < 0) return NULL;
     return be->pool[pool] + (size_t)page * be->page_bytes[pool] +
-           (size_t)head * gem_page_part_bytes(kp->head_dim, kp->f16);
+           (size_t)head * gem_cpu_part_bytes(kp);
 }
 
 static const int32_t *table_of(const gem_backend *be, int32_t seq, int layer)
@@ -243,7 +243,7 @@ static void qkv(const pass *p, const gem_op *op)
 {
     gem_backend *be = p->be;
     const gem_kv_layer *l = &be->plan->layer[op->layer];
-    bool f16 = be->opt.pool[be->opt.layer_pool[op->layer]].f16;
+    const gem_kv_pool *pool = &be->opt.pool[be->opt.layer_pool[op->layer]];
     int hd = l->head_dim, heads = op->qkv.n_heads, all = heads + l->n_kv_heads;
     int half = be->plan->rope[op->qkv.rope].n_dims / 2;
     int64_t lo, hi;
@@ -264,7 +264,11 @@ static void qkv(const pass *p, const gem_op *op)
         be->k.rope(x, cs, sn, half, hd, kvh < 0 ? op->qkv.q_scale : 1.0f);
         if (kvh < 0) continue;
         int32_t page = table_of(be, be->seq[r], op->layer)[be->pos[r] / GEM_PAGE];
-        be->k.append(page_part(be, op->layer, page, kvh), hd, f16, be->pos[r] % GEM_PAGE, x, v);
+        uint8_t *part = page_part(be, op->layer, page, kvh);
+        if (pool->values_only)
+            gem_cpu_append_value(part, hd, be->pos[r] % GEM_PAGE, v);
+        else
+            be->k.append(part, hd, pool->f16, be->pos[r] % GEM_PAGE, x, v);
     }
 }
 
@@ -277,12 +281,16 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     const int group = op->attend.n_heads / l->n_kv_heads;
     const float *q[GEM_ATTEND_ROWS];
     int32_t pos[GEM_ATTEND_ROWS];
-    const uint8_t *page[GEM_CHUNK / GEM_PAGE];
+    const uint8_t *page[GEM_CHUNK / GEM_PAGE], *value[GEM_CHUNK / GEM_PAGE];
+    const gem_kv_pool *pool = &be->opt.pool[be->opt.layer_pool[op->layer]];
     const int32_t *table = table_of(be, be->seq[b.row], op->layer);
-    int32_t last = be->pos[b.row + b.n_tokens - 1] / GEM_PAGE;
+    int32_t last_pos = be->pos[b.row + b.n_tokens - 1], last = last_pos / GEM_PAGE;
     for (int i = 0; i < GEM_CHUNK / GEM_PAGE; i++) {
         int32_t at = chunk * (GEM_CHUNK / GEM_PAGE) + i;
-        page[i] = at <= last ? page_part(be, op->layer, table[at], kvh) : NULL;
+        page[i] = value[i] = at <= last ? page_part(be, op->layer, table[at], kvh) : NULL;
+        if (pool->values_only && value[i])
+            page[i] =
+                gem_cpu_make_keys(be, p->tid, op->layer, value[i], at * GEM_PAGE, last_pos, i);
     }
     for (int t = 0; t < b.n_tokens; t++)
         for (int g = 0; g < group; g++) {
@@ -293,13 +301,14 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
         }
     gem_attend_args a = {
         .head_dim = l->head_dim,
-        .f16 = be->opt.pool[be->opt.layer_pool[op->layer]].f16,
+        .f16 = pool->f16,
         .n = b.n_tokens * group,
         .q = q,
         .pos = pos,
         .window = l->window,
         .chunk = chunk * GEM_CHUNK,
         .page = page,
+        .value = pool->values_only ? value : NULL,
         .m = m,
         .s = s,
         .o = o,
@@ -574,6 +583,7 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
                         be->opt.n_batch);
     be->batch = b;
     be->n_wanted = 0;
+    gem_cpu_key_angles(be, b);
     for (int32_t r = 0; r < b->n_rows; r++) {
         be->pos[r] = b->pos[r];
         be->seq[r] = b->seq[r];

@@ -95,7 +95,7 @@ typedef struct cli_model_flags {
     bool state_bytes_seen;
     bool exact, no_repack, verbose;
 } cli_model_flags;
-#define CLI_KV_TYPES "f32|f16|f16-full"
+#define CLI_KV_TYPES "f32|f16|f16-full|f32-values"
 extern const char *const cli_kv_type_names[]; /* by gem_kv_type */
 /* $GEM_KV_TYPE where no --kv-type was given; GEM_E_ARG when it names no type. */
 gem_status cli_kv_type_from_env(cli_model_flags *f, gem_error *err);

@@ -90,7 +90,7 @@ void cli_end_progress(void)
     loading_shown = -1;
 }
 
-const char *const cli_kv_type_names[] = {"f32", "f16", "f16-full"};
+const char *const cli_kv_type_names[] = {"f32", "f16", "f16-full", "f32-values"};
 
 gem_status cli_kv_type_from_env(cli_model_flags *f, gem_error *err)
 {

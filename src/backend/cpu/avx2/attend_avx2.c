@@ -7,4 +7,5 @@
 void gem_attend_kernels_avx2(gem_cpu_kernels *t)
 {
     t->attend = attend_simd;
+    t->keys = keys_simd;
 }

@@ -6,4 +6,5 @@
 void gem_attend_kernels_neon(gem_cpu_kernels *t)
 {
     t->attend = attend_simd;
+    t->keys = keys_simd;
 }

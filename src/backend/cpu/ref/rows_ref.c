@@ -108,6 +108,30 @@ static float page_value(const uint8_t *page, bool f16, size_t i)
     return f16 ? gem_f16_to_f32(((const uint16_t *)page)[i]) : ((const float *)page)[i];
 }
 
+static void keys_ref(const gem_keys_args *a)
+{
+    for (int s = 0; s < a->n_keys; s++) {
+        float *out = a->keys + gem_page_k_at(a->head_dim, s, 0);
+        for (int d = 0; d < a->head_dim; d++)
+            out[(size_t)d * 16] = a->value[d / 16 * 16 * GEM_PAGE + s * 16 + d % 16] * a->norm[d];
+        for (int i = 0; i < a->n_pairs; i++) {
+            float *x = out + (size_t)i * 16, *y = out + (size_t)(i + a->half) * 16;
+            float cs = a->cos[s * a->n_pairs + i], sn = a->sin[s * a->n_pairs + i];
+            float p = *x, q = *y;
+            *x = fmaf(-q, sn, p * cs);
+            *y = fmaf(q, cs, p * sn);
+        }
+    }
+}
+
+/* Dim d of the value at key j of tile t. */
+static float value_at(const gem_attend_args *a, int t, int j, int d)
+{
+    size_t i = gem_page_v_at(a->head_dim, j, d);
+    if (!a->value) return page_value(a->page[t], a->f16, i);
+    return page_value(a->value[t], false, i - (size_t)GEM_PAGE * (size_t)a->head_dim);
+}
+
 static void attend_row(const gem_attend_args *a, int r)
 {
     const size_t hd = (size_t)a->head_dim;
@@ -141,9 +165,7 @@ static void attend_row(const gem_attend_args *a, int r)
         for (size_t d = 0; d < hd; d++) {
             float acc = o[d] * alpha;
             for (int j = 0; j < GEM_PAGE; j++)
-                acc = fmaf(p[j],
-                           page_value(a->page[t], a->f16, gem_page_v_at(a->head_dim, j, (int)d)),
-                           acc);
+                acc = fmaf(p[j], value_at(a, t, j, (int)d), acc);
             o[d] = acc + 0.0f; /* -0 to 0: so leaving out unseen keys (p = 0) changes no bit */
         }
         m = top;
@@ -195,6 +217,7 @@ void gem_cpu_kernels_ref(gem_cpu_kernels *t)
     t->rope = rope_ref;
     t->append = append_ref;
     t->attend = attend_ref;
+    t->keys = keys_ref;
     t->attend_merge = attend_merge_ref;
     t->attend_finish = attend_finish_ref;
     t->softcap = softcap_ref;

@@ -263,7 +263,8 @@ static void widen_tile(const uint16_t *page, size_t hd, int key0, int key1, floa
     }
 }
 
-static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, attend_tile *t)
+static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, const uint8_t *value,
+                             attend_tile *t)
 {
     const size_t hd = (size_t)a->head_dim, v0 = GEM_PAGE * hd;
     attend_group group[GEM_ATTEND_ROWS];
@@ -275,8 +276,9 @@ static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, atte
     }
     bool f16 = a->f16;
     t->k = page;
-    t->v = f16 ? (const void *)((const uint16_t *)page + v0)
-               : (const void *)((const float *)page + v0);
+    t->v = value ? (const void *)value
+           : f16 ? (const void *)((const uint16_t *)page + v0)
+                 : (const void *)((const float *)page + v0);
     if (f16 && n > 1) { /* worth converting once */
         float *wide = t->p + GEM_ATTEND_ROWS * GEM_PAGE;
         widen_tile((const uint16_t *)page, hd, key0, key1, wide);
@@ -313,7 +315,48 @@ static void attend_simd(const gem_attend_args *a)
     }
     for (int i = 0; i < GEM_CHUNK / GEM_PAGE; i++) {
         t.first = a->chunk + i * GEM_PAGE;
-        attend_tile_rows(a, a->page[i], &t);
+        attend_tile_rows(a, a->page[i], a->value ? a->value[i] : NULL, &t);
+    }
+}
+
+/* Rows of 16 values to columns: out[j][i] = row i's value j. */
+V16_INLINE void put_columns(float rows[16][16], float *out)
+{
+    for (int j = 0; j < 16; j++)
+        for (int i = 0; i < 16; i++)
+            out[16 * j + i] = rows[i][j];
+}
+
+/* 16 keys at a time, 16 dims and their partners together where these rotate. The transposition
+ * costs about a cycle a value; attention of 16 heads over the same keys costs 32 or more. */
+static void keys_simd(const gem_keys_args *a)
+{
+    const int hd = a->head_dim, half = a->half;
+    float low[16][16], high[16][16];
+    for (int s0 = 0; s0 < a->n_keys; s0 += 16) {
+        float *out = a->keys + (size_t)s0 * (size_t)hd;
+        for (int d = 0; d < hd; d += 16) {
+            const float *v = a->value + (size_t)d * GEM_PAGE + (size_t)s0 * 16;
+            v16 w = v16_load(a->norm + d);
+            if (d >= half && d < half + a->n_pairs) continue; /* done with its partner */
+            if (d >= a->n_pairs) {
+                for (int s = 0; s < 16; s++)
+                    v16_store(low[s], v16_mul(v16_load(v + 16 * s), w));
+                put_columns(low, out + 16 * d);
+                continue;
+            }
+            const float *u = v + (size_t)half * GEM_PAGE;
+            v16 z = v16_load(a->norm + d + half);
+            for (int s = 0; s < 16; s++) {
+                size_t at = (size_t)(s0 + s) * (size_t)a->n_pairs + (size_t)d;
+                v16 p = v16_mul(v16_load(v + 16 * s), w), q = v16_mul(v16_load(u + 16 * s), z);
+                v16 cs = v16_load(a->cos + at), sn = v16_load(a->sin + at);
+                v16_store(low[s], v16_fnma(q, sn, v16_mul(p, cs)));
+                v16_store(high[s], v16_fma(q, cs, v16_mul(p, sn)));
+            }
+            put_columns(low, out + 16 * d);
+            put_columns(high, out + 16 * (d + half));
+        }
     }
 }
 
