@@ -19,8 +19,9 @@ enum { EXACT_END = 700, FAST_END = 1 << 20, F32_END = 1 << 20 };
 #endif
 enum { ROW_IDS, ROW_LOGITS, ROW_LSE, ROW_FIXED, N_TOP = 4 };
 
-static const char *const goldens[] = {"gemma4-tiny-f32", "gemma4-tiny-q8_0", "gemma4-tiny-q4_0",
-                                      "gemma4-tiny-q4_k_m"};
+static const char *const goldens[] = {
+    "gemma4-tiny-f32", "gemma4-tiny-q8_0",     "gemma4-tiny-q4_0",  "gemma4-tiny-q4_k_m",
+    "qwen35-tiny-f32", "qwen35-tiny-2-q4_k_m", "qwen35-tiny-1-q8_0"};
 
 typedef struct check {
     golden g;
