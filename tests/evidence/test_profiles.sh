@@ -100,6 +100,7 @@ breaks controls m128.json '.model.sha256 = ("b" * 64)'
 breaks controls o128.json '.geometry.value_tile = 64'
 breaks geometry,controls o128.json '.geometry.query_heads = 16'
 
+# shellcheck disable=SC2034 # used by `breaks`
 judge=("$src/scripts/analyze-decode-attention-traffic.sh")
 # shellcheck disable=SC2034 # used by `breaks`
 inputs=(o64.json)
