@@ -31,6 +31,7 @@ command -v "$1" >/dev/null || die 3 "$1: no such command"
 mkdir -p "$(dirname "$receipt")"
 : >"$receipt"
 
+trap 'rm -f "$receipt.why"' EXIT
 started=$SECONDS streak=0
 while :; do
     code=0
