@@ -25,6 +25,10 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
     const gem_plan *p = be->plan;
     gem_status st = gem_cuda_recurrent_check(p, err);
     if (st != GEM_OK) return st;
+    for (int i = 0; i < be->opt.n_pools; i++)
+        if (be->opt.pool[i].values_only)
+            return gem_fail(err, GEM_E_UNSUPPORTED,
+                            "cuda: no kernels for KV type f32-values; f32, f16 and f16-full have");
     if (p->d_model > 12 * 1024)
         return gem_fail(err, GEM_E_UNSUPPORTED, "cuda: a model of width %d; up to %d are supported",
                         p->d_model, 12 * 1024);
