@@ -172,6 +172,10 @@ static const gem_node *array(compiler *c, const json_t *v, int depth)
 {
     gem_node *n = new_node(c, GEM_NODE_ARRAY);
     const json_t *prefix = gem_field(v, "prefixItems"), *items = gem_field(v, "items");
+    if (json_is_array(items)) { /* the older form of prefixItems */
+        prefix = items;
+        items = gem_field(v, "additionalItems");
+    }
     if (!n || !read_count(c, v, "minItems", &n->min_n) || !read_count(c, v, "maxItems", &n->max_n))
         return NULL;
     for (size_t i = 0; i < json_array_size(prefix); i++)

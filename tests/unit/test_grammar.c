@@ -122,6 +122,7 @@ static void test_arrays(void **state)
     check("{\"prefixItems\":[{\"type\":\"string\"},{\"type\":\"integer\"}],\"items\":false,"
           "\"type\":\"array\"}",
           false, LIST("[\"a\",1]", "[\"a\"]", "[]"), LIST("[1]", "[\"a\",1,2]"));
+    check("{\"items\":[{\"type\":\"integer\"}]}", false, LIST("[1]", "[1,\"x\"]"), LIST("[\"x\"]"));
 }
 
 static void test_combinations_and_references(void **state)
