@@ -149,6 +149,8 @@ void gem_cpu_kernels_neon(gem_cpu_kernels *t);
 void gem_linear_kernels_ref(gem_cpu_kernels *t);
 void gem_delta_kernels_ref(gem_cpu_kernels *t);
 void gem_linear_kernels_avx2(gem_cpu_kernels *t);
+void gem_token_kernels_avx2(gem_cpu_kernels *t);
+void gem_float_kernels_avx2(gem_cpu_kernels *t);
 void gem_rows_kernels_avx2(gem_cpu_kernels *t);
 void gem_attend_kernels_avx2(gem_cpu_kernels *t);
 void gem_delta_kernels_avx2(gem_cpu_kernels *t);

@@ -60,17 +60,56 @@ static void put_nibbles(uint8_t *vec, int row, const uint8_t *q)
         memcpy(vec + 64 * w + 4 * row, q + 4 * w, 4);
 }
 
-/* Fifth bits: bit i of `bits` is element i. */
-static void put_plane(uint8_t *plane, int row, uint32_t bits)
+/* 32 weights of five or six bits, one a byte, as lines of 64 bytes (panel.h). A group of four is
+ * one word, so four bytes are shifted at a time. */
+static void put_fives(uint8_t *vec, int row, const uint8_t w[32])
 {
-    for (int e = 0; e < 4; e++) {
-        /* bit j of the byte = element 4j + e */
-        uint32_t v = bits >> e & 0x11111111u; /* element 4j + e now at bit 4j */
-        uint8_t byte = 0;
-        for (int j = 0; j < 8; j++)
-            byte |= (uint8_t)((v >> (4 * j) & 1) << j);
-        plane[4 * row + e] = byte;
+    enum { ONE = 0x01010101, THREE = 0x03030303, SEVEN = 0x07070707 };
+    uint32_t g[8];
+    memcpy(g, w, sizeof(g));
+    const uint32_t line[5] = {
+        g[0] | (g[3] & SEVEN) << 5,
+        g[1] | (g[3] >> 3 & THREE) << 5 | (g[7] >> 3 & ONE) << 7,
+        g[2] | (g[7] & SEVEN) << 5,
+        g[4] | (g[6] & SEVEN) << 5,
+        g[5] | (g[6] >> 3 & THREE) << 5 | (g[7] >> 4 & ONE) << 7,
+    };
+    for (int i = 0; i < 5; i++)
+        memcpy(vec + 64 * i + 4 * row, &line[i], 4);
+}
+
+static void put_sixes(uint8_t *vec, int row, const uint8_t w[32])
+{
+    enum { THREE = 0x03030303 };
+    uint32_t g[8];
+    memcpy(g, w, sizeof(g));
+    for (int i = 0; i < 6; i++) {
+        uint32_t line = g[i + i / 3] | (g[i < 3 ? 3 : 7] >> (2 * (i % 3)) & THREE) << 6;
+        memcpy(vec + 64 * i + 4 * row, &line, 4);
     }
+}
+
+/* And back: the weight at element e. */
+static int five_at(const uint8_t *vec, int row, int e)
+{
+    const uint8_t *p = vec + 4 * row + e % 4;
+    switch (e / 4) {
+    case 3:
+        return p[0] >> 5 | (p[64] >> 2 & 0x18);
+    case 6:
+        return p[192] >> 5 | (p[256] >> 2 & 0x18);
+    case 7:
+        return p[128] >> 5 | (p[64] >> 4 & 8) | (p[256] >> 3 & 16);
+    default:
+        return p[64 * (e / 4 - (e >= 16))] & 31;
+    }
+}
+
+static int six_at(const uint8_t *vec, int row, int e)
+{
+    const uint8_t *p = vec + 192 * (e / 16) + 4 * row + e % 4;
+    int j = e % 16 / 4;
+    return j < 3 ? p[64 * j] & 63 : p[0] >> 6 | (p[64] >> 4 & 12) | (p[128] >> 2 & 48);
 }
 
 /* Low nibbles of 32 bytes are one sub-block, high ones the next (K types): regroup a sub-block so
@@ -93,13 +132,17 @@ static void pack_legacy(gem_panel_type t, const uint8_t *b, int row, uint8_t *u)
         b += 2;
         u += 32;
     }
-    if (five) {
-        uint32_t bits;
-        memcpy(&bits, b, 4);
-        b += 4;
-        put_plane(u + 256, row, bits);
+    if (!five) {
+        put_nibbles(u, row, b);
+        return;
     }
-    put_nibbles(u, row, b);
+    uint32_t bits;
+    uint8_t w[32];
+    memcpy(&bits, b, 4);
+    b += 4;
+    for (int e = 0; e < 32; e++)
+        w[e] = (uint8_t)((e < 16 ? b[e] & 15 : b[e - 16] >> 4) | (bits >> e & 1) << 4);
+    put_fives(u, row, w);
 }
 
 static void pack_q8_0(const uint8_t *b, int row, uint8_t *u)
@@ -121,14 +164,17 @@ static void pack_k45(bool five, const uint8_t *b, int row, uint8_t *u)
     for (int s = 0; s < 8; s++) {
         gem_k4_scale_min(b + 4, s, &u[64 + 16 * s + row], &u[192 + 16 * s + row]);
         uint8_t *sub = u + 320 + s * (five ? 320 : 256);
-        uint8_t nib[16];
-        sub_nibbles(q + 32 * (s / 2), s % 2 * 4, nib);
-        put_nibbles(sub, row, nib);
+        const uint8_t *low = q + 32 * (s / 2);
+        const int shift = s % 2 * 4;
         if (five) {
-            uint32_t bits = 0;
+            uint8_t w[32];
             for (int i = 0; i < 32; i++)
-                bits |= (uint32_t)(hb[i] >> s & 1) << i;
-            put_plane(sub + 256, row, bits);
+                w[i] = (uint8_t)((low[i] >> shift & 15) | (hb[i] >> s & 1) << 4);
+            put_fives(sub, row, w);
+        } else {
+            uint8_t nib[16];
+            sub_nibbles(low, shift, nib);
+            put_nibbles(sub, row, nib);
         }
     }
 }
@@ -139,20 +185,12 @@ static void pack_q6_k(const uint8_t *b, int row, uint8_t *u)
     for (int s = 0; s < 8; s++) { /* sub-blocks of 32: half p, quarter c */
         int p = s / 4, c = s % 4;
         const uint8_t *lo = b + 64 * p + 32 * (c & 1), *hi = b + 128 + 32 * p;
-        uint8_t *sub = u + 32 + 416 * s, nib[16];
+        uint8_t *sub = u + 32 + 416 * s, w[32];
         sub[row] = b[192 + 2 * s];
         sub[16 + row] = b[192 + 2 * s + 1];
-        sub_nibbles(lo, c >= 2 ? 4 : 0, nib);
-        put_nibbles(sub + 32, row, nib);
-        for (int g = 0; g < 2; g++) {
-            for (int e = 0; e < 4; e++) {
-                uint8_t byte = 0;
-                static const int group[4] = {0, 4, 1, 5}; /* plus 2g: the order of bit pairs */
-                for (int i = 0; i < 4; i++)
-                    byte |= (uint8_t)((hi[4 * (2 * g + group[i]) + e] >> (2 * c) & 3) << (2 * i));
-                sub[288 + 64 * g + 4 * row + e] = byte;
-            }
-        }
+        for (int i = 0; i < 32; i++)
+            w[i] = (uint8_t)((lo[i] >> (c >= 2 ? 4 : 0) & 15) | (hi[i] >> (2 * c) & 3) << 4);
+        put_sixes(sub + 32, row, w);
     }
 }
 
@@ -204,12 +242,9 @@ static float half_at(const uint8_t *p, int i)
     return gem_f16_to_f32(h);
 }
 
-/* Nibble plus fifth bit of element e. */
-static int quant_at(const uint8_t *vec, const uint8_t *plane, int row, int e)
+static int nibble_at(const uint8_t *vec, int row, int e)
 {
-    int j = e / 4, at = 4 * row + e % 4;
-    int v = vec[64 * (j & 3) + at] >> (j < 4 ? 0 : 4) & 15;
-    return plane ? v | (plane[at] >> j & 1) << 4 : v;
+    return vec[64 * (e / 4 & 3) + 4 * row + e % 4] >> (e < 16 ? 0 : 4) & 15;
 }
 
 static void row_k(gem_panel_type t, const uint8_t *u, int row, float *dst)
@@ -219,12 +254,8 @@ static void row_k(gem_panel_type t, const uint8_t *u, int row, float *dst)
         if (t == GEM_PANEL_Q6_K) {
             const uint8_t *sub = u + 32 + 416 * s;
             for (int e = 0; e < 32; e++) {
-                int j = e / 4, at = 4 * row + e % 4, g = (j & 3) / 2;
-                int pair = 2 * ((j & 1) * 2 + (j >= 4)); /* order 2g, 2g+4, 2g+1, 2g+5 */
-                int q = quant_at(sub + 32, NULL, row, e) | (sub[288 + 64 * g + at] >> pair & 3)
-                                                               << 4;
                 float ds = d * (float)(int8_t)sub[(e < 16 ? 0 : 16) + row];
-                dst[32 * s + e] = ds * (float)(q - 32);
+                dst[32 * s + e] = ds * (float)(six_at(sub + 32, row, e) - 32);
             }
             continue;
         }
@@ -233,7 +264,8 @@ static void row_k(gem_panel_type t, const uint8_t *u, int row, float *dst)
         float ds = d * (float)u[64 + 16 * s + row];
         float dm = half_at(u + 32, row) * (float)u[192 + 16 * s + row];
         for (int e = 0; e < 32; e++)
-            dst[32 * s + e] = ds * (float)quant_at(sub, five ? sub + 256 : NULL, row, e) - dm;
+            dst[32 * s + e] =
+                ds * (float)(five ? five_at(sub, row, e) : nibble_at(sub, row, e)) - dm;
     }
 }
 
@@ -245,7 +277,7 @@ static void row_legacy(gem_panel_type t, const uint8_t *u, int row, float *dst)
     const uint8_t *vec = u + (min ? 64 : 32);
     int offset = min ? 0 : five ? 16 : 8;
     for (int e = 0; e < 32; e++) {
-        float v = d * (float)(quant_at(vec, five ? vec + 256 : NULL, row, e) - offset);
+        float v = d * (float)((five ? five_at(vec, row, e) : nibble_at(vec, row, e)) - offset);
         dst[e] = min ? v + m : v;
     }
 }

@@ -8,16 +8,23 @@
  *
  * Bytes of one unit (16 rows x 32 k for the legacy types, 16 rows x 256 k for K types), in order:
  *   Q8_0   544  16 f16 d | 8 vectors of q + 128
- *   Q4_0   288  16 f16 d | 4 nibble vectors: low = group j, high = group j + 4
- *   Q4_1   320  16 f16 d | 16 f16 m | 4 nibble vectors
- *   Q5_0   352  16 f16 d | 4 nibble vectors | 1 plane: bit j of a byte = fifth bit of group j
- *   Q5_1   384  16 f16 d | 16 f16 m | 4 nibble vectors | 1 plane
- *   Q4_K  2368  16 f16 d | 16 f16 dmin | 8x16 scale bytes | 8x16 min bytes | 8 x 4 nibble vectors
- *   Q5_K  2880  as Q4_K, then each sub-block's nibble vectors are followed by its plane
- *   Q6_K  3360  16 f16 d | 8 x (16 int8 scales of the first 16 k, 16 of the second, 4 nibble
- * vectors, 2 planes: bits 0-1 of plane g = group 2g, 2-3 = 2g+4, 4-5 = 2g+1, 6-7 = 2g+5) F32 / F16
- * / BF16: [k][16] values Same size as the GGUF blocks but for Q4_K and Q5_K, whose 6-bit scales
- * become bytes (+2.8 %, +2.3 %).
+ *   Q4_0   288  16 f16 d | 4 lines of nibbles: low = group j, high = group j + 4
+ *   Q4_1   320  16 f16 d | 16 f16 m | 4 lines of nibbles
+ *   Q5_0   352  16 f16 d | 5 lines of five bits
+ *   Q5_1   384  16 f16 d | 16 f16 m | 5 lines of five bits
+ *   Q4_K  2368  16 f16 d | 16 f16 dmin | 8x16 scale bytes | 8x16 min bytes | 8 x 4 lines of nibbles
+ *   Q5_K  2880  the same, with 8 x 5 lines of five bits
+ *   Q6_K  3360  16 f16 d | 8 x (16 int8 scales of the first 16 k, 16 of the second, 6 lines of six
+ *               bits)
+ *   F32 / F16 / BF16: [k][16] values
+ * A line is one vector of 64 bytes. Same size as the GGUF blocks but for Q4_K and Q5_K, whose 6-bit
+ * scales become bytes (+2.8 %, +2.3 %).
+ *
+ * Lines of five bits a..e hold groups 0 1 2 4 5 in their low 5 bits. Their upper 3 bits hold, low
+ * bits first: a 3 of group 3; b 2 more of group 3, then bit 3 of group 7; c 3 of group 7; d 3 of
+ * group 6; e 2 more of group 6, then bit 4 of group 7. Lines of six bits a..f hold groups 0 1 2 4 5
+ * 6 in their low 6 bits; the upper 2 of a, b, c are group 3, of d, e, f group 7, low bits first. So
+ * most groups cost one `and`.
  *
  * Canonical arithmetic (all ISAs, bit for bit), blocks b of 32 k ascending, t exact int32:
  *   Q4_0 Q5_0 Q8_0   acc = fma(t, d*xs, acc)

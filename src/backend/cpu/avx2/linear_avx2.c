@@ -1,127 +1,19 @@
-/* linear_avx2.c - quantised and float panels on AVX2 + FMA without VNNI.
+/* linear_avx2.c - several tokens against one quantised panel on AVX2 + FMA without VNNI.
  *
  * Idea. A 32-byte half of an R16K4 vector is 8 rows x 4 k. vpmaddubsw multiplies unsigned weights
  * by signed activations (one 4-byte group of a token, broadcast) and adds pairs into int16; weights
  * below 32 allow 4 such sums before widening (31*127*2*4 < 2^15), 6-bit ones 2; vpmaddwd by ones
- * widens to one int32 a row. Q8_0 takes |w| and x with w's sign. One token runs straight from the
- * packed bits (memory bound); more tokens unpack 1,024 k of the panel to bytes once, so that they
- * stay in L1 (20 KB), and pass in tiles of 16 rows x 2 tokens. Bound of a block of 1,024 products:
+ * widens to one int32 a row. Q8_0 takes |w| and x with w's sign. 1,024 k
+ * of the panel are unpacked to bytes once, so that they stay in L1 (20 KB), and the tokens pass in
+ * tiles of 16 rows x 2 tokens; one token alone: token_avx2.c. Bound of a block of 1,024 products:
  * 32 256-bit loads (2 a cycle) and 40 multiplies (2 a cycle): 51 a cycle; measured on Zen 3: 33.
  * Arithmetic and its order: panel.h. */
-#include "backend/cpu/simd/blocks.h"
-
-#include <immintrin.h>
-
-#define INLINE BLOCKS_INLINE
-
-INLINE int kind_offset_shift(gem_panel_type t) /* offset 8, 16, 32 as a shift; -1: none */
-{
-    return t == GEM_PANEL_Q4_0 ? 3 : t == GEM_PANEL_Q5_0 ? 4 : t == GEM_PANEL_Q6_K ? 5 : -1;
-}
+#include "backend/cpu/avx2/blocks_avx2.h"
 
 INLINE int
 kind_chain(gem_panel_type t) /* vpmaddubsw sums before widening: fewer than fit is no loss */
 {
     return t == GEM_PANEL_Q6_K ? 2 : t == GEM_PANEL_Q8_0 ? 1 : 4;
-}
-
-/* The 8 groups of half h (rows 8h..8h+7) as bytes; Q8_0 signed, all others unsigned. */
-INLINE void unpack_half(gem_panel_type t, const panel_block *r, int h, __m256i w[8])
-{
-    const __m256i low = _mm256_set1_epi8(15);
-    if (t == GEM_PANEL_Q8_0) {
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; j++)
-            w[j] = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(r->vec + 64 * j + 32 * h)),
-                                    _mm256_set1_epi8((char)0x80));
-        return;
-    }
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        __m256i v = _mm256_loadu_si256((const __m256i *)(r->vec + 64 * j + 32 * h));
-        w[j] = _mm256_and_si256(v, low);
-        w[j + 4] = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
-    }
-    if (panel_has_fifth(t)) {
-        __m256i p = _mm256_loadu_si256((const __m256i *)(r->plane + 32 * h)),
-                bit = _mm256_set1_epi8(16);
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; j++) {
-            __m256i s = j < 4 ? _mm256_slli_epi16(p, 4 - j) : _mm256_srli_epi16(p, j - 4);
-            w[j] = _mm256_or_si256(w[j], _mm256_and_si256(s, bit));
-        }
-    }
-    if (t == GEM_PANEL_Q6_K) {
-        const __m256i bits = _mm256_set1_epi8(0x30);
-#pragma GCC unroll 2
-        for (int g = 0; g < 2; g++) {
-            __m256i p = _mm256_loadu_si256((const __m256i *)(r->plane + 64 * g + 32 * h));
-            w[2 * g] = _mm256_or_si256(w[2 * g], _mm256_and_si256(_mm256_slli_epi16(p, 4), bits));
-            w[2 * g + 4] =
-                _mm256_or_si256(w[2 * g + 4], _mm256_and_si256(_mm256_slli_epi16(p, 2), bits));
-            w[2 * g + 1] = _mm256_or_si256(w[2 * g + 1], _mm256_and_si256(p, bits));
-            w[2 * g + 5] =
-                _mm256_or_si256(w[2 * g + 5], _mm256_and_si256(_mm256_srli_epi16(p, 2), bits));
-        }
-    }
-}
-
-INLINE __m256 halves8(const uint8_t *p, int h)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * h)));
-}
-
-INLINE __m256 bytes8(const uint8_t *p, int h)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8 * h))));
-}
-
-/* Scale a, and minimum (negated for K types) or second scale b, of half h. */
-INLINE void load_scales(gem_panel_type t, const panel_block *r, int h, __m256 *a, __m256 *b)
-{
-    *a = halves8(r->unit, h);
-    *b = _mm256_setzero_ps();
-    if (t == GEM_PANEL_Q4_1 || t == GEM_PANEL_Q5_1) *b = halves8(r->unit + 32, h);
-    if (t == GEM_PANEL_Q4_K || t == GEM_PANEL_Q5_K) {
-        *a = _mm256_mul_ps(*a, bytes8(r->scale, h));
-        __m256 m = _mm256_mul_ps(halves8(r->unit + 32, h), bytes8(r->min, h));
-        *b = _mm256_xor_ps(m, _mm256_set1_ps(-0.0f));
-    }
-    if (t == GEM_PANEL_Q6_K) {
-        __m256 s0 = _mm256_cvtepi32_ps(
-            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(r->scale + 8 * h))));
-        __m256 s1 = _mm256_cvtepi32_ps(
-            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(r->scale + 16 + 8 * h))));
-        *b = _mm256_mul_ps(*a, s1);
-        *a = _mm256_mul_ps(*a, s0);
-    }
-}
-
-INLINE __m256i broadcast4(const int8_t *q)
-{
-    int32_t v;
-    memcpy(&v, q, 4);
-    return _mm256_set1_epi32(v);
-}
-
-/* t: int32 sums with the offset applied -> the canonical float step. */
-INLINE __m256 step(gem_panel_type t, __m256i t0, __m256i t1, __m256 a, __m256 b,
-                   const block_column *x, int64_t blk, __m256 acc)
-{
-    __m256 xs = _mm256_set1_ps(x->xs[blk]), f = _mm256_cvtepi32_ps(t0);
-    if (t == GEM_PANEL_Q6_K)
-        return _mm256_fmadd_ps(_mm256_fmadd_ps(b, _mm256_cvtepi32_ps(t1), _mm256_mul_ps(a, f)), xs,
-                               acc);
-    if (panel_has_min(t))
-        return _mm256_fmadd_ps(
-            _mm256_fmadd_ps(b, _mm256_set1_ps(x->xsum[blk]), _mm256_mul_ps(a, f)), xs, acc);
-    return _mm256_fmadd_ps(f, _mm256_mul_ps(a, xs), acc);
-}
-
-INLINE __m256i start(gem_panel_type t, const int32_t *nsum)
-{
-    if (kind_offset_shift(t) < 0) return _mm256_setzero_si256();
-    return _mm256_slli_epi32(_mm256_set1_epi32(*nsum), kind_offset_shift(t));
 }
 
 /* NC tokens x 8 rows of one block: w holds 8 groups, `stride` vectors apart. */
@@ -155,74 +47,6 @@ INLINE __m256i start(gem_panel_type t, const int32_t *nsum)
         }                                                                                          \
     } while (0)
 
-INLINE void starts(gem_panel_type t, const block_column *x, int64_t b, __m256i *t0, __m256i *t1)
-{
-    *t0 = start(t, t == GEM_PANEL_Q6_K ? x->nsum16 + 2 * b : x->nsum + b);
-    *t1 = t == GEM_PANEL_Q6_K ? start(t, x->nsum16 + 2 * b + 1) : _mm256_setzero_si256();
-}
-
-/* The same block further on: the hardware prefetchers alone stop short of the roof. Far ahead for
- * one stream; four streams must not push each other out of L1 (measured: 512 bytes beat 1 to 8 KB).
- */
-INLINE void prefetch_block(gem_panel_type t, const panel_block *r, int ahead)
-{
-    const int bytes = t == GEM_PANEL_Q8_0                          ? 544
-                      : t == GEM_PANEL_Q6_K                        ? 416
-                      : t == GEM_PANEL_Q4_0 || t == GEM_PANEL_Q4_K ? 288
-                                                                   : 352;
-#pragma GCC unroll 9
-    for (int i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)r->vec + ahead + i, _MM_HINT_T0);
-}
-
-/* acc of both halves of a panel after block b of one token, straight from the packed bits. */
-INLINE void direct_block(gem_panel_type t, const uint8_t *panel, const block_column x[1], int64_t b,
-                         int ahead, __m256 acc[2])
-{
-    panel_block r = panel_block_at(t, panel, b);
-    prefetch_block(t, &r, ahead);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        __m256i w8[8], t0[1], t1[1];
-        __m256 sa, sb;
-        unpack_half(t, &r, h, w8);
-        starts(t, x, b, t0, t1);
-#define W_AT(j) w8[j]
-        TILE_DOT(t, 1, W_AT);
-#undef W_AT
-        load_scales(t, &r, h, &sa, &sb);
-        acc[h] = step(t, t0[0], t1[0], sa, sb, x, b, acc[h]);
-    }
-}
-
-INLINE void direct1(gem_panel_type t, const gem_panel_args *a)
-{
-    const block_column x[1] = {block_column_at(&a->x, 0)};
-    __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (int64_t b = 0; b < a->k / 32; b++)
-        direct_block(t, a->panel, x, b, 8192, acc);
-    _mm256_storeu_ps(a->y, acc[0]);
-    _mm256_storeu_ps(a->y + 8, acc[1]);
-}
-
-/* Four panels that lie far apart are four memory streams: on Zen 3 they bring 20 to 28 % more bytes
- * a second than one, which neighbouring panels and prefetching further ahead do not. */
-INLINE void direct4(gem_panel_type t, const gem_panel_args *a)
-{
-    const block_column x[1] = {block_column_at(&a->x, 0)};
-    const size_t stride = a->panel_bytes;
-    __m256 acc[GEM_PANEL_STREAMS][2];
-    for (int s = 0; s < GEM_PANEL_STREAMS; s++)
-        acc[s][0] = acc[s][1] = _mm256_setzero_ps();
-    for (int64_t b = 0; b < a->k / 32; b++)
-        for (int s = 0; s < GEM_PANEL_STREAMS; s++)
-            direct_block(t, a->panel + (size_t)s * stride, x, b, 512, acc[s]);
-    for (int s = 0; s < GEM_PANEL_STREAMS; s++) {
-        _mm256_storeu_ps(a->y + 16 * s, acc[s][0]);
-        _mm256_storeu_ps(a->y + 16 * s + 8, acc[s][1]);
-    }
-}
-
 /* Blocks [first, first + n) of a panel, unpacked: a stretch of k that stays in L1 while all tokens
  * pass. */
 enum { STRETCH = 1024 / 32 };
@@ -240,9 +64,10 @@ INLINE void unpack_stretch(gem_panel_type t, const gem_panel_args *a, const stre
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
             __m256i w8[8];
-            __m256 sa, sb;
+            __m256 d, m, sa, sb;
             unpack_half(t, &r, h, w8);
-            load_scales(t, &r, h, &sa, &sb);
+            unit_scales(t, r.unit, h, &d, &m);
+            block_scales(t, &r, 0, h, d, m, &sa, &sb);
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++)
                 _mm256_store_si256(bytes + 16 * b + 2 * j + h, w8[j]);
@@ -388,7 +213,7 @@ INLINE void tile4_q8_0(const gem_panel_args *a, const stretch *k, int c)
 INLINE void linear(gem_panel_type t, const gem_panel_args *a)
 {
     if (a->n == 1) {
-        direct1(t, a);
+        gem_token_avx2(t, a);
         return;
     }
     __m256i *bytes = (__m256i *)a->scratch;
@@ -408,15 +233,11 @@ INLINE void linear(gem_panel_type t, const gem_panel_args *a)
     }
 }
 
-/* One function a type and shape, so that every kind is a constant where it is inlined. */
+/* One function a type, so that the type is a constant where it is inlined. */
 #define LINEAR(name, T)                                                                            \
     static void linear_##name##_avx2(const gem_panel_args *a)                                      \
     {                                                                                              \
         linear(T, a);                                                                              \
-    }                                                                                              \
-    static void linear4_##name##_avx2(const gem_panel_args *a)                                     \
-    {                                                                                              \
-        direct4(T, a);                                                                             \
     }
 LINEAR(q4_0, GEM_PANEL_Q4_0)
 LINEAR(q4_1, GEM_PANEL_Q4_1)
@@ -427,102 +248,14 @@ LINEAR(q4_k, GEM_PANEL_Q4_K)
 LINEAR(q5_k, GEM_PANEL_Q5_K)
 LINEAR(q6_k, GEM_PANEL_Q6_K)
 
-/* ---- float panels: 16 lanes are 16 rows; blocks of 32 k are summed apart, then added ---- */
-
-INLINE void load16(gem_panel_type t, const uint8_t *panel, int64_t i, __m256 w[2])
-{
-    if (t == GEM_PANEL_F32) {
-        w[0] = _mm256_loadu_ps((const float *)panel + 16 * i);
-        w[1] = _mm256_loadu_ps((const float *)panel + 16 * i + 8);
-    } else if (t == GEM_PANEL_F16) {
-        w[0] = halves8(panel + 32 * i, 0);
-        w[1] = halves8(panel + 32 * i, 1);
-    } else {
-        for (int h = 0; h < 2; h++) {
-            __m128i v = _mm_loadu_si128((const __m128i *)(panel + 32 * i + 16 * h));
-            w[h] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
-        }
-    }
-}
-
-#define FLOAT_TILE(T, NC)                                                                          \
-    do {                                                                                           \
-        __m256 acc[NC][2];                                                                         \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++) acc[i][0] = acc[i][1] =             \
-            _mm256_setzero_ps();                                                                   \
-        const float *x = a->xf + (size_t)c * a->ldx;                                               \
-        for (int64_t k0 = 0; k0 < a->k; k0 += 32) {                                                \
-            __m256 s[NC][2];                                                                       \
-            _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++) s[i][0] = s[i][1] =             \
-                _mm256_setzero_ps();                                                               \
-            int64_t end = GEM_MIN(k0 + 32, a->k);                                                  \
-            for (int64_t k = k0; k < end; k++) {                                                   \
-                __m256 w[2];                                                                       \
-                load16(T, panel, k, w);                                                            \
-                _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                             \
-                {                                                                                  \
-                    __m256 v = _mm256_broadcast_ss(x + (size_t)i * a->ldx + k);                    \
-                    s[i][0] = _mm256_fmadd_ps(w[0], v, s[i][0]);                                   \
-                    s[i][1] = _mm256_fmadd_ps(w[1], v, s[i][1]);                                   \
-                }                                                                                  \
-            }                                                                                      \
-            _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                                 \
-            {                                                                                      \
-                acc[i][0] = _mm256_add_ps(acc[i][0], s[i][0]);                                     \
-                acc[i][1] = _mm256_add_ps(acc[i][1], s[i][1]);                                     \
-            }                                                                                      \
-        }                                                                                          \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (NC); i++)                                     \
-        {                                                                                          \
-            _mm256_storeu_ps(a->y + (size_t)(c + i) * a->ldy, acc[i][0]);                          \
-            _mm256_storeu_ps(a->y + (size_t)(c + i) * a->ldy + 8, acc[i][1]);                      \
-        }                                                                                          \
-    } while (0)
-
-INLINE void floats(gem_panel_type t, const gem_panel_args *a)
-{
-    const uint8_t *panel = a->panel;
-    int c = 0;
-    for (; c + 4 <= a->n; c += 4)
-        FLOAT_TILE(t, 4);
-    for (; c < a->n; c++)
-        FLOAT_TILE(t, 1);
-}
-
-static void linear_f32_avx2(const gem_panel_args *a)
-{
-    floats(GEM_PANEL_F32, a);
-}
-
-static void linear_f16_avx2(const gem_panel_args *a)
-{
-    floats(GEM_PANEL_F16, a);
-}
-
-static void linear_bf16_avx2(const gem_panel_args *a)
-{
-    floats(GEM_PANEL_BF16, a);
-}
-
 void gem_linear_kernels_avx2(gem_cpu_kernels *t)
 {
     t->linear[GEM_PANEL_Q4_0] = linear_q4_0_avx2;
-    t->linear4[GEM_PANEL_Q4_0] = linear4_q4_0_avx2;
     t->linear[GEM_PANEL_Q4_1] = linear_q4_1_avx2;
-    t->linear4[GEM_PANEL_Q4_1] = linear4_q4_1_avx2;
     t->linear[GEM_PANEL_Q5_0] = linear_q5_0_avx2;
-    t->linear4[GEM_PANEL_Q5_0] = linear4_q5_0_avx2;
     t->linear[GEM_PANEL_Q5_1] = linear_q5_1_avx2;
-    t->linear4[GEM_PANEL_Q5_1] = linear4_q5_1_avx2;
     t->linear[GEM_PANEL_Q8_0] = linear_q8_0_avx2;
-    t->linear4[GEM_PANEL_Q8_0] = linear4_q8_0_avx2;
     t->linear[GEM_PANEL_Q4_K] = linear_q4_k_avx2;
-    t->linear4[GEM_PANEL_Q4_K] = linear4_q4_k_avx2;
     t->linear[GEM_PANEL_Q5_K] = linear_q5_k_avx2;
-    t->linear4[GEM_PANEL_Q5_K] = linear4_q5_k_avx2;
     t->linear[GEM_PANEL_Q6_K] = linear_q6_k_avx2;
-    t->linear4[GEM_PANEL_Q6_K] = linear4_q6_k_avx2;
-    t->linear[GEM_PANEL_F32] = linear_f32_avx2;
-    t->linear[GEM_PANEL_F16] = linear_f16_avx2;
-    t->linear[GEM_PANEL_BF16] = linear_bf16_avx2;
 }

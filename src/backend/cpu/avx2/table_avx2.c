@@ -5,6 +5,8 @@ void gem_cpu_kernels_avx2(gem_cpu_kernels *t)
 {
     t->isa = "avx2";
     gem_linear_kernels_avx2(t);
+    gem_token_kernels_avx2(t);
+    gem_float_kernels_avx2(t);
     gem_rows_kernels_avx2(t);
     gem_attend_kernels_avx2(t);
     gem_delta_kernels_avx2(t);

@@ -41,29 +41,47 @@ INLINE void unpack_groups(gem_panel_type t, const panel_block *p, __m512i w[8])
             w[j] = load512(p->vec + 64 * j);
         return;
     }
+    if (panel_is_five(t)) {
+        const __m512i five = _mm512_set1_epi8(31);
+        __m512i line[5];
+#pragma GCC unroll 5
+        for (int i = 0; i < 5; i++)
+            line[i] = load512(p->vec + 64 * i);
+#pragma GCC unroll 2
+        for (int g = 0; g < 2; g++) { /* the group of two lines' upper bits: 3, then 6 */
+            __m512i v = _mm512_and_si512(_mm512_srli_epi16(line[3 * g], 5), _mm512_set1_epi8(7));
+            w[3 + 3 * g] = merge_bits(v, _mm512_srli_epi16(line[3 * g + 1], 2), 0x18);
+        }
+        w[0] = _mm512_and_si512(line[0], five);
+        w[1] = _mm512_and_si512(line[1], five);
+        w[2] = _mm512_and_si512(line[2], five);
+        w[4] = _mm512_and_si512(line[3], five);
+        w[5] = _mm512_and_si512(line[4], five);
+        w[7] = _mm512_and_si512(_mm512_srli_epi16(line[2], 5), _mm512_set1_epi8(7));
+        w[7] = merge_bits(w[7], _mm512_srli_epi16(line[1], 4), 8);
+        w[7] = merge_bits(w[7], _mm512_srli_epi16(line[4], 3), 16);
+        return;
+    }
+    if (t == GEM_PANEL_Q6_K) {
+#pragma GCC unroll 2
+        for (int g = 0; g < 8; g += 4) {
+            const __m512i six = _mm512_set1_epi8(63);
+            const uint8_t *vec = p->vec + 48 * g;
+            __m512i a = load512(vec), b = load512(vec + 64), c = load512(vec + 128);
+            w[g] = _mm512_and_si512(a, six);
+            w[g + 1] = _mm512_and_si512(b, six);
+            w[g + 2] = _mm512_and_si512(c, six);
+            w[g + 3] = _mm512_and_si512(_mm512_srli_epi16(a, 6), _mm512_set1_epi8(3));
+            w[g + 3] = merge_bits(w[g + 3], _mm512_srli_epi16(b, 4), 12);
+            w[g + 3] = merge_bits(w[g + 3], _mm512_srli_epi16(c, 2), 48);
+        }
+        return;
+    }
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
         __m512i v = load512(p->vec + 64 * j);
         w[j] = _mm512_and_si512(v, low);
         w[j + 4] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
-    }
-    if (panel_has_fifth(t)) {
-        __m512i v = load512(p->plane);
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) {
-            w[j] = merge_bits(w[j], _mm512_slli_epi16(v, 4 - (unsigned)j), 16);
-            w[j + 4] = merge_bits(w[j + 4], _mm512_srli_epi16(v, (unsigned)j), 16);
-        }
-    }
-    if (t == GEM_PANEL_Q6_K) {
-#pragma GCC unroll 2
-        for (int g = 0; g < 2; g++) {
-            __m512i v = load512(p->plane + 64 * g);
-            w[2 * g] = merge_bits(w[2 * g], _mm512_slli_epi16(v, 4), 0x30);
-            w[2 * g + 4] = merge_bits(w[2 * g + 4], _mm512_slli_epi16(v, 2), 0x30);
-            w[2 * g + 1] = merge_bits(w[2 * g + 1], v, 0x30);
-            w[2 * g + 5] = merge_bits(w[2 * g + 5], _mm512_srli_epi16(v, 2), 0x30);
-        }
     }
 }
 

@@ -22,6 +22,12 @@ typedef struct quarter_block {
     float32x4_t a, b;
 } quarter_block;
 
+/* (v >> n) & mask */
+INLINE uint8x16_t bits(uint8x16_t v, int n, uint8_t mask)
+{
+    return vandq_u8(vshlq_u8(v, vdupq_n_s8((int8_t)-n)), vdupq_n_u8(mask));
+}
+
 INLINE void unpack_groups(gem_panel_type t, const panel_block *p, int h, int8x16_t w[8])
 {
     uint8x16_t u[8];
@@ -32,29 +38,38 @@ INLINE void unpack_groups(gem_panel_type t, const panel_block *p, int h, int8x16
                 vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p->vec + 64 * j + 16 * h), vdupq_n_u8(0x80)));
         return;
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        uint8x16_t v = vld1q_u8(p->vec + 64 * j + 16 * h);
-        u[j] = vandq_u8(v, vdupq_n_u8(15));
-        u[j + 4] = vshrq_n_u8(v, 4);
-    }
-    if (panel_has_fifth(t)) {
-        uint8x16_t v = vld1q_u8(p->plane + 16 * h), bit = vdupq_n_u8(16);
+    if (panel_is_five(t)) {
+        const uint8x16_t five = vdupq_n_u8(31);
+        uint8x16_t line[5];
+#pragma GCC unroll 5
+        for (int i = 0; i < 5; i++)
+            line[i] = vld1q_u8(p->vec + 64 * i + 16 * h);
+        u[0] = vandq_u8(line[0], five);
+        u[1] = vandq_u8(line[1], five);
+        u[2] = vandq_u8(line[2], five);
+        u[3] = vorrq_u8(vshrq_n_u8(line[0], 5), bits(line[1], 2, 0x18));
+        u[4] = vandq_u8(line[3], five);
+        u[5] = vandq_u8(line[4], five);
+        u[6] = vorrq_u8(vshrq_n_u8(line[3], 5), bits(line[4], 2, 0x18));
+        u[7] =
+            vorrq_u8(vorrq_u8(vshrq_n_u8(line[2], 5), bits(line[1], 4, 8)), bits(line[4], 3, 16));
+    } else if (t == GEM_PANEL_Q6_K) {
+        const uint8x16_t six = vdupq_n_u8(63);
+#pragma GCC unroll 2
+        for (int g = 0; g < 8; g += 4) {
+            const uint8_t *vec = p->vec + 48 * g + 16 * h;
+            uint8x16_t a = vld1q_u8(vec), b = vld1q_u8(vec + 64), c = vld1q_u8(vec + 128);
+            u[g] = vandq_u8(a, six);
+            u[g + 1] = vandq_u8(b, six);
+            u[g + 2] = vandq_u8(c, six);
+            u[g + 3] = vorrq_u8(vorrq_u8(vshrq_n_u8(a, 6), bits(b, 4, 12)), bits(c, 2, 48));
+        }
+    } else {
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
-            u[j] = vorrq_u8(u[j], vandq_u8(vshlq_u8(v, vdupq_n_s8((int8_t)(4 - j))), bit));
-            u[j + 4] = vorrq_u8(u[j + 4], vandq_u8(vshlq_u8(v, vdupq_n_s8((int8_t)-j)), bit));
-        }
-    }
-    if (t == GEM_PANEL_Q6_K) {
-        const uint8x16_t bits = vdupq_n_u8(0x30);
-#pragma GCC unroll 2
-        for (int g = 0; g < 2; g++) {
-            uint8x16_t v = vld1q_u8(p->plane + 64 * g + 16 * h);
-            u[2 * g] = vorrq_u8(u[2 * g], vandq_u8(vshlq_n_u8(v, 4), bits));
-            u[2 * g + 4] = vorrq_u8(u[2 * g + 4], vandq_u8(vshlq_n_u8(v, 2), bits));
-            u[2 * g + 1] = vorrq_u8(u[2 * g + 1], vandq_u8(v, bits));
-            u[2 * g + 5] = vorrq_u8(u[2 * g + 5], vandq_u8(vshrq_n_u8(v, 2), bits));
+            uint8x16_t v = vld1q_u8(p->vec + 64 * j + 16 * h);
+            u[j] = vandq_u8(v, vdupq_n_u8(15));
+            u[j + 4] = vshrq_n_u8(v, 4);
         }
     }
 #pragma GCC unroll 8

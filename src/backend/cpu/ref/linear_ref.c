@@ -11,21 +11,27 @@ static float half_at(const uint8_t *p, int i)
     return gem_f16_to_f32(h);
 }
 
-/* Exact sum over elements [e0, e1) of a 32-block: (nibble | fifth bit or 2-bit plane) * q. */
-static int32_t dot_nibbles(const uint8_t *vec, const uint8_t *plane5, const uint8_t *plane6,
-                           int row, const int8_t *q, int e0, int e1)
+/* Weight e of a 32-block, from lines of nibbles, five bits or six bits (panel.h). */
+static int weight(int bits, const uint8_t *vec, int row, int e)
+{
+    int j = e / 4, k = e % 16 / 4;
+    const uint8_t *p = vec + 4 * row + e % 4;
+    if (bits == 4) return p[64 * k] >> (j < 4 ? 0 : 4) & 15;
+    if (bits == 6) {
+        p += 192 * (e / 16);
+        return k < 3 ? p[64 * k] & 63 : p[0] >> 6 | p[64] >> 6 << 2 | p[128] >> 6 << 4;
+    }
+    if (j == 7) return p[128] >> 5 | p[64] >> 7 << 3 | p[256] >> 7 << 4;
+    if (j >= 4) p += 192;
+    return j % 4 < (j < 4 ? 3 : 2) ? p[64 * (j % 4)] & 31 : p[0] >> 5 | (p[64] >> 5 & 3) << 3;
+}
+
+/* Exact sum over elements [e0, e1). */
+static int32_t dot(int bits, const uint8_t *vec, int row, const int8_t *q, int e0, int e1)
 {
     int32_t t = 0;
-    for (int e = e0; e < e1; e++) {
-        int j = e / 4, at = 4 * row + e % 4;
-        int w = vec[64 * (j & 3) + at] >> (j < 4 ? 0 : 4) & 15;
-        if (plane5) w |= (plane5[at] >> j & 1) << 4;
-        if (plane6) {
-            int pair = 2 * ((j & 1) * 2 + (j >= 4));
-            w |= (plane6[64 * ((j & 3) / 2) + at] >> pair & 3) << 4;
-        }
-        t += w * q[e];
-    }
+    for (int e = e0; e < e1; e++)
+        t += weight(bits, vec, row, e) * q[e];
     return t;
 }
 
@@ -39,7 +45,7 @@ static void legacy(const gem_panel_args *a, int unit, bool min, bool five)
             const uint8_t *u = a->panel;
             for (int64_t b = 0; b < a->k / 32; b++, u += unit) {
                 const uint8_t *vec = u + (min ? 64 : 32);
-                int32_t t = dot_nibbles(vec, five ? vec + 256 : NULL, NULL, r, x.q + 32 * b, 0, 32);
+                int32_t t = dot(five ? 5 : 4, vec, r, x.q + 32 * b, 0, 32);
                 float d = half_at(u, r);
                 t += offset * x.nsum[b];
                 if (min)
@@ -102,7 +108,7 @@ static void k45(const gem_panel_args *a, bool five)
                 const uint8_t *sub = u + 320 + (b % 8) * step;
                 float ws = half_at(u, r) * (float)u[64 + 16 * (b % 8) + r];
                 float wm = half_at(u + 32, r) * (float)u[192 + 16 * (b % 8) + r];
-                int32_t t = dot_nibbles(sub, five ? sub + 256 : NULL, NULL, r, x.q + 32 * b, 0, 32);
+                int32_t t = dot(five ? 5 : 4, sub, r, x.q + 32 * b, 0, 32);
                 acc = fmaf(fmaf(-wm, x.xsum[b], ws * (float)t), x.xs[b], acc);
             }
             a->y[(size_t)c * a->ldy + (size_t)r] = acc;
@@ -132,10 +138,8 @@ static void linear_q6_k_ref(const gem_panel_args *a)
                 const int8_t *q = x.q + 32 * b;
                 float d = half_at(u, r);
                 float s0 = d * (float)(int8_t)sub[r], s1 = d * (float)(int8_t)sub[16 + r];
-                int32_t t0 =
-                    dot_nibbles(sub + 32, NULL, sub + 288, r, q, 0, 16) + 32 * x.nsum16[2 * b];
-                int32_t t1 =
-                    dot_nibbles(sub + 32, NULL, sub + 288, r, q, 16, 32) + 32 * x.nsum16[2 * b + 1];
+                int32_t t0 = dot(6, sub + 32, r, q, 0, 16) + 32 * x.nsum16[2 * b];
+                int32_t t1 = dot(6, sub + 32, r, q, 16, 32) + 32 * x.nsum16[2 * b + 1];
                 acc = fmaf(fmaf(s1, (float)t1, s0 * (float)t0), x.xs[b], acc);
             }
             a->y[(size_t)c * a->ldy + (size_t)r] = acc;
