@@ -109,6 +109,26 @@ static inline size_t gem_cpu_part_bytes(const gem_kv_pool *p)
     return gem_page_part_bytes(p->head_dim, p->f16) / (p->values_only ? 2 : 1);
 }
 
+static inline float *gem_cpu_row(const gem_backend *be, gem_buf b, int64_t r)
+{
+    return be->buf[b] + (size_t)r * be->ld[b];
+}
+
+/* linear.c. What the threads share out of an op for n_rows rows. */
+int64_t gem_cpu_linear_items(const gem_backend *be, const cpu_op *o, int32_t n_rows);
+/* This thread's part of dst[i] (or logits) = w[i] * src for rows [0, n_rows). */
+void gem_cpu_linear(const gem_backend *be, int tid, int32_t n_rows, const cpu_op *o, gem_buf src,
+                    const gem_buf *dst, float *logits);
+/* What a waiting thread may fetch: its share of the next op with weights, from first_op on. */
+typedef struct cpu_ahead {
+    const gem_backend *be;
+    const cpu_op *op;
+    int64_t item, end;
+    size_t at, left; /* bytes: into each stream of the item; of the budget */
+} cpu_ahead;
+void gem_cpu_ahead_of(cpu_ahead *a, const gem_backend *be, int tid, size_t first_op);
+bool gem_cpu_fetch_ahead(void *ahead); /* a gem_team_idle_fn */
+
 /* Take zeroed, 64-byte aligned memory from the work mapping (sized by a dry first pass). */
 void *gem_cpu_take(gem_backend *be, size_t bytes);
 gem_status gem_cpu_load_weights(gem_backend *be, gem_error *err);

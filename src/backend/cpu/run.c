@@ -9,11 +9,13 @@ typedef struct pass { /* what one thread knows of the region */
     gem_backend *be;
     int tid;
     int32_t n; /* rows alive: all, or after the last append the wanted ones */
+    cpu_ahead ahead;
 } pass;
 
-static float *row(const gem_backend *be, gem_buf b, int64_t r)
+/* Everyone has come; a thread that waits brings the next weights nearer meanwhile. */
+static void barrier(pass *p)
 {
-    return be->buf[b] + (size_t)r * be->ld[b];
+    gem_team_barrier_idle(p->be->team, gem_cpu_fetch_ahead, &p->ahead);
 }
 
 /* A finished row of a buffer that a linear op reads in 8 bits. */
@@ -21,7 +23,7 @@ static void quantize_row(const gem_backend *be, gem_buf b, int64_t r, int64_t n)
 {
     if (!be->quantized[b]) return;
     gem_qrows q = gem_qrows_at(&be->qbuf[b], (size_t)r);
-    be->k.quantize(row(be, b, r), n, &q);
+    be->k.quantize(gem_cpu_row(be, b, r), n, &q);
 }
 
 /* ---- row-wise ops ---- */
@@ -32,7 +34,7 @@ static void embed(const pass *p, const gem_op *op)
     int64_t lo, hi, d = p->be->plan->d_model;
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
-        float *x = row(p->be, op->embed.dst, r);
+        float *x = gem_cpu_row(p->be, op->embed.dst, r);
         gem_dequantize_row(t->dtype, t->data + (size_t)p->be->batch->token[r] * t->row_bytes, x,
                            (size_t)d);
         for (int64_t i = 0; i < d; i++)
@@ -59,8 +61,8 @@ static void norm(const pass *p, const gem_op *op)
     int64_t lo, hi, d = p->be->plan->d_model;
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
-        p->be->k.norm(row(p->be, op->norm.src, r), op->norm.w, d, op->norm.eps,
-                      row(p->be, op->norm.dst, r));
+        p->be->k.norm(gem_cpu_row(p->be, op->norm.src, r), op->norm.w, d, op->norm.eps,
+                      gem_cpu_row(p->be, op->norm.dst, r));
         quantize_row(p->be, op->norm.dst, r, d);
     }
 }
@@ -71,11 +73,13 @@ static void residual(const pass *p, const gem_op *op)
     int64_t lo, hi, d = p->be->plan->d_model;
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
-        float *x = row(p->be, op->residual.x, r), *t = row(p->be, op->residual.src, r);
+        float *x = gem_cpu_row(p->be, op->residual.x, r),
+              *t = gem_cpu_row(p->be, op->residual.src, r);
         if (op->residual.post_norm) k->norm(t, op->residual.post_norm, d, op->residual.eps, t);
         k->add(x, t, d, op->residual.out_scale);
         if (!op->residual.next_norm) continue;
-        k->norm(x, op->residual.next_norm, d, op->residual.eps, row(p->be, op->residual.dst, r));
+        k->norm(x, op->residual.next_norm, d, op->residual.eps,
+                gem_cpu_row(p->be, op->residual.dst, r));
         quantize_row(p->be, op->residual.dst, r, d);
     }
 }
@@ -89,8 +93,9 @@ static void glu(const pass *p, const gem_op *op)
     gem_share(p->n * parts, be->n_threads, p->tid, &lo, &hi);
     for (int64_t i = lo; i < hi; i++) {
         int64_t r = i / parts, at = i % parts * step, n = GEM_MIN(step, width - at);
-        float *dst = row(be, op->glu.dst, r) + at;
-        be->k.glu(op->glu.act, row(be, op->glu.gate, r) + at, row(be, op->glu.up, r) + at, n, dst);
+        float *dst = gem_cpu_row(be, op->glu.dst, r) + at;
+        be->k.glu(op->glu.act, gem_cpu_row(be, op->glu.gate, r) + at,
+                  gem_cpu_row(be, op->glu.up, r) + at, n, dst);
         if (!be->quantized[op->glu.dst]) continue;
         gem_qrows q = gem_qrows_at(&be->qbuf[op->glu.dst], (size_t)r);
         q.q += at;
@@ -99,121 +104,6 @@ static void glu(const pass *p, const gem_op *op)
         q.nsum += at / 32;
         q.nsum16 += at / 16;
         be->k.quantize(dst, n, &q);
-    }
-}
-
-/* ---- linear ---- */
-
-/* Panel p of a weight: packed at load, or made now in this thread's scratch. */
-static const uint8_t *panel_of(const pass *p, const cpu_weight *w, int64_t panel)
-{
-    const gem_backend *be = p->be;
-    const cpu_scratch *s = &be->scratch[p->tid];
-    const gem_tensor *t = w->tensor;
-    if (w->panels) return w->panels + (size_t)panel * w->panel_bytes;
-    if (!be->opt.exact) {
-        gem_panel_pack(w->type, t->data, t->row_bytes, w->n_rows, panel * GEM_PANEL_ROWS, w->k,
-                       s->panel);
-        return s->panel;
-    }
-    float *out = (float *)s->panel;
-    for (int64_t r = 0; r < GEM_PANEL_ROWS; r++) {
-        int64_t at = panel * GEM_PANEL_ROWS + r;
-        if (at < w->n_rows)
-            gem_dequantize_row(t->dtype, t->data + (size_t)at * t->row_bytes, s->row, (size_t)w->k);
-        else
-            memset(s->row, 0, (size_t)w->k * sizeof(float));
-        for (int64_t i = 0; i < w->k; i++)
-            out[16 * i + r] = s->row[i];
-    }
-    return s->panel;
-}
-
-/* One token reads GEM_PANEL_STREAMS panels side by side, a quarter of the weight apart. */
-static bool streams(const gem_backend *be, const cpu_weight *w, int32_t n)
-{
-    return n == 1 && w->panels && be->k.linear4[w->type];
-}
-
-/* What the threads share out of one weight: panels, or groups of streams and the panels left over.
- */
-static int64_t items_of(const gem_backend *be, const cpu_weight *w, int32_t n)
-{
-    if (!streams(be, w, n)) return w->n_panels;
-    return w->n_panels / GEM_PANEL_STREAMS + w->n_panels % GEM_PANEL_STREAMS;
-}
-
-/* Rows are cut into parts only when there are too few panels to keep the threads busy. */
-static int64_t token_parts(const gem_backend *be, int64_t n_panels, int32_t n)
-{
-    int64_t parts = 1;
-    while (n_panels * parts < 4 * be->n_threads && n / (parts * 2) >= 16)
-        parts *= 2;
-    return parts;
-}
-
-static int64_t op_items(const gem_backend *be, const cpu_op *o, int32_t n)
-{
-    int64_t items = 0;
-    for (int i = 0; i < GEM_LINEAR_MAX && o->w[i]; i++)
-        items += items_of(be, o->w[i], n);
-    return items * token_parts(be, o->n_panels, n);
-}
-
-/* Rows [r0, r1) against `count` panels from `panel` on, `apart` panels from one to the next. */
-static void panels(const pass *p, const cpu_op *o, int i, int64_t panel, int64_t apart, int count,
-                   int64_t r0, int64_t r1, gem_buf src, float *y, size_t ldy)
-{
-    const gem_backend *be = p->be;
-    const cpu_weight *w = o->w[i];
-    float side[GEM_PANEL_STREAMS * GEM_PANEL_ROWS];
-    gem_panel_args a = {
-        .panel = panel_of(p, w, panel),
-        .k = w->k,
-        .xf = row(be, src, r0),
-        .ldx = be->ld[src],
-        .n = (int)(r1 - r0),
-        .y = count > 1 ? side : y + panel * GEM_PANEL_ROWS,
-        .ldy = ldy,
-        .scratch = be->scratch[p->tid].unpack,
-        .panel_bytes = (size_t)apart * w->panel_bytes,
-    };
-    if (be->quantized[src]) a.x = gem_qrows_at(&be->qbuf[src], (size_t)r0);
-    (count > 1 ? be->k.linear4 : be->k.linear)[w->type](&a);
-    for (int s = 0; s < count; s++) {
-        float *out = y + (panel + s * apart) * GEM_PANEL_ROWS;
-        if (count > 1) memcpy(out, side + s * GEM_PANEL_ROWS, GEM_PANEL_ROWS * sizeof(float));
-        if (!o->bias[i]) continue;
-        const float *bias = o->bias[i] + (panel + s * apart) * GEM_PANEL_ROWS;
-        for (int c = 0; c < a.n; c++)
-            for (int j = 0; j < GEM_PANEL_ROWS; j++)
-                out[(size_t)c * ldy + (size_t)j] += bias[j];
-    }
-}
-
-static void linear(const pass *p, const cpu_op *o, gem_buf src, const gem_buf *dst, float *logits)
-{
-    const gem_backend *be = p->be;
-    int64_t parts = token_parts(be, o->n_panels, p->n), lo, hi;
-    int64_t chunk = p->n > 8 ? 1 : o->n_panels >= 4096 ? 16 : o->n_panels >= 256 ? 2 : 1;
-    int victim = p->tid;
-    while ((hi = gem_range_take(o->range, be->n_threads, p->tid, &victim, chunk, &lo)) > lo) {
-        for (int64_t item = lo; item < hi; item++) {
-            int64_t at = parts == 1 ? item : item / parts, part = parts == 1 ? 0 : item % parts, n;
-            int i = 0;
-            while (at >= (n = items_of(be, o->w[i], p->n)))
-                at -= n, i++;
-            int64_t r0 = p->n * part / parts, r1 = p->n * (part + 1) / parts;
-            size_t ldy = logits ? be->ld_logits : be->ld[dst[i]];
-            float *y = logits ? logits + (size_t)r0 * ldy : row(be, dst[i], r0);
-            int64_t apart = o->w[i]->n_panels / GEM_PANEL_STREAMS;
-            if (!streams(be, o->w[i], p->n))
-                panels(p, o, i, at, 0, 1, r0, r1, src, y, ldy);
-            else if (at < apart)
-                panels(p, o, i, at, apart, GEM_PANEL_STREAMS, r0, r1, src, y, ldy);
-            else
-                panels(p, o, i, at + (GEM_PANEL_STREAMS - 1) * apart, 0, 1, r0, r1, src, y, ldy);
-        }
     }
 }
 
@@ -252,10 +142,11 @@ static void qkv(const pass *p, const gem_op *op)
         int64_t r = i / all;
         int h = (int)(i % all), kvh = h - heads;
         const float *cs = be->cos[op->qkv.rope] + r * half, *sn = be->sin[op->qkv.rope] + r * half;
-        float *x = kvh < 0 ? row(be, op->qkv.q, r) + (size_t)h * q_stride(op->qkv.q_stride, hd)
-                           : row(be, op->qkv.k, r) + (size_t)kvh * (size_t)hd;
+        float *x = kvh < 0
+                       ? gem_cpu_row(be, op->qkv.q, r) + (size_t)h * q_stride(op->qkv.q_stride, hd)
+                       : gem_cpu_row(be, op->qkv.k, r) + (size_t)kvh * (size_t)hd;
         const float *w = kvh < 0 ? op->qkv.q_norm : op->qkv.k_norm;
-        float *v = kvh < 0 ? NULL : row(be, op->qkv.v, r) + (size_t)kvh * (size_t)hd;
+        float *v = kvh < 0 ? NULL : gem_cpu_row(be, op->qkv.v, r) + (size_t)kvh * (size_t)hd;
         if (v && op->qkv.v_norm)
             be->k.norm(op->qkv.v_from_k ? x : v, NULL, hd, op->qkv.eps, v);
         else if (v && op->qkv.v_from_k)
@@ -295,7 +186,7 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     for (int t = 0; t < b.n_tokens; t++)
         for (int g = 0; g < group; g++) {
             q[t * group + g] =
-                row(be, op->attend.q, b.row + t) +
+                gem_cpu_row(be, op->attend.q, b.row + t) +
                 (size_t)(kvh * group + g) * q_stride(op->attend.q_stride, l->head_dim);
             pos[t * group + g] = be->pos[b.row + t];
         }
@@ -329,10 +220,11 @@ static void finish_row(const pass *p, const gem_op *op, int64_t r, int head, con
                        float s)
 {
     int hd = p->be->plan->layer[op->layer].head_dim;
-    float *dst = row(p->be, op->attend.dst, r) + (size_t)head * (size_t)hd;
+    float *dst = gem_cpu_row(p->be, op->attend.dst, r) + (size_t)head * (size_t)hd;
     p->be->k.attend_finish(o, s, hd, dst);
     if (!op->attend.gated) return;
-    const float *q = row(p->be, op->attend.q, r) + (size_t)head * q_stride(op->attend.q_stride, hd);
+    const float *q =
+        gem_cpu_row(p->be, op->attend.q, r) + (size_t)head * q_stride(op->attend.q_stride, hd);
     p->be->k.sigmoid_gate(dst, q + hd, hd);
 }
 
@@ -385,7 +277,7 @@ static int make_blocks(gem_backend *be, int32_t n, int max_tokens, cpu_block *ou
 }
 
 /* A few rows over many keys: chunks are items of their own, folded after a barrier. */
-static void attend_split(const pass *p, const gem_op *op)
+static void attend_split(pass *p, const gem_op *op)
 {
     gem_backend *be = p->be;
     const gem_kv_layer *l = &be->plan->layer[op->layer];
@@ -407,7 +299,7 @@ static void attend_split(const pass *p, const gem_op *op)
                 attend_chunk(p, op, (cpu_block){r, 1}, h, c, out, out + group, out + 2 * group);
             }
     }
-    gem_team_barrier(be->team);
+    barrier(p);
     gem_share((int64_t)p->n * op->attend.n_heads, be->n_threads, p->tid, &lo, &hi);
     at = 0;
     for (int32_t r = 0; r < p->n; r++) {
@@ -439,7 +331,7 @@ static void attend_split(const pass *p, const gem_op *op)
     }
 }
 
-static void attend(const pass *p, const gem_op *op, gem_range *range)
+static void attend(pass *p, const gem_op *op, gem_range *range)
 {
     gem_backend *be = p->be;
     const gem_kv_layer *l = &be->plan->layer[op->layer];
@@ -455,13 +347,13 @@ static void attend(const pass *p, const gem_op *op, gem_range *range)
             be->n_blocks = make_blocks(be, p->n, max_tokens, be->block);
             gem_ranges_set(range, be->n_threads, (int64_t)be->n_blocks * l->n_kv_heads);
         }
-        gem_team_barrier(be->team);
+        barrier(p);
         while ((hi = gem_range_take(range, be->n_threads, p->tid, &victim, 1, &lo)) > lo)
             for (int64_t i = lo; i < hi; i++)
                 attend_block(p, op, be->block[i % be->n_blocks], (int)(i / be->n_blocks));
     }
     if (!be->quantized[op->attend.dst]) return;
-    gem_team_barrier(be->team);
+    barrier(p);
     int64_t lo, hi, width = (int64_t)op->attend.n_heads * l->head_dim;
     gem_share(p->n, be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
@@ -472,7 +364,7 @@ static void attend(const pass *p, const gem_op *op, gem_range *range)
 
 static void move_row(const gem_backend *be, gem_buf b, int32_t to, int32_t from)
 {
-    memmove(row(be, b, to), row(be, b, from), be->ld[b] * sizeof(float));
+    memmove(gem_cpu_row(be, b, to), gem_cpu_row(be, b, from), be->ld[b] * sizeof(float));
     if (!be->quantized[b]) return;
     gem_qrows x = gem_qrows_at(&be->qbuf[b], (size_t)to);
     gem_qrows y = gem_qrows_at(&be->qbuf[b], (size_t)from);
@@ -532,7 +424,8 @@ static void region(void *ctx, int tid)
 {
     gem_backend *be = ctx;
     const gem_plan *plan = be->plan;
-    pass p = {be, tid, be->batch->n_rows};
+    pass p = {be, tid, be->batch->n_rows, {0}};
+    gem_cpu_ahead_of(&p.ahead, be, tid, 0);
     angles(&p);
     for (size_t i = 0; i < plan->n_ops && p.n > 0; i++) {
         const cpu_op *o = &be->op[i];
@@ -545,7 +438,8 @@ static void region(void *ctx, int tid)
             norm(&p, op);
             break;
         case GEM_OP_LINEAR:
-            linear(&p, o, op->linear.src, op->linear.dst, NULL);
+            gem_cpu_linear(be, tid, p.n, o, op->linear.src, op->linear.dst, NULL);
+            gem_cpu_ahead_of(&p.ahead, be, tid, i + 1);
             break;
         case GEM_OP_QKV:
             qkv(&p, op);
@@ -566,12 +460,13 @@ static void region(void *ctx, int tid)
             glu(&p, op);
             break;
         case GEM_OP_HEAD:
-            linear(&p, o, op->head.src, NULL, be->logits);
+            gem_cpu_linear(be, tid, p.n, o, op->head.src, NULL, be->logits);
+            p.ahead.left = 0;
             gem_team_barrier(be->team);
             head_finish(&p, op);
             break;
         }
-        gem_team_barrier(be->team);
+        barrier(&p);
         if (i == be->last_append) select_wanted(&p, i);
     }
 }
@@ -597,7 +492,7 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
     for (size_t i = 0; i < be->plan->n_ops; i++) {
         const cpu_op *o = &be->op[i];
         int32_t n = i <= be->last_append ? b->n_rows : be->n_wanted;
-        if (o->n_panels) gem_ranges_set(o->range, be->n_threads, op_items(be, o, n));
+        if (o->n_panels) gem_ranges_set(o->range, be->n_threads, gem_cpu_linear_items(be, o, n));
     }
     gem_team_run(be->team, region, be);
     for (int32_t w = 0; w < be->n_wanted; w++)

@@ -78,15 +78,22 @@ static void wait_change(gem_team *t, _Atomic uint32_t *word, uint32_t seen)
 
 void gem_team_barrier(gem_team *t)
 {
+    gem_team_barrier_idle(t, NULL, NULL);
+}
+
+void gem_team_barrier_idle(gem_team *t, gem_team_idle_fn idle, void *ctx)
+{
     if (t->n == 1) return;
     uint32_t gen = atomic_load_explicit(&t->generation, memory_order_acquire);
     if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) == t->n - 1) {
         atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
         atomic_fetch_add(&t->generation, 1);
         wake_all(t, &t->generation);
-    } else {
-        wait_change(t, &t->generation, gen);
+        return;
     }
+    while (idle && atomic_load_explicit(&t->generation, memory_order_acquire) == gen)
+        if (!idle(ctx)) break;
+    wait_change(t, &t->generation, gen);
 }
 
 static void *work(void *arg)

@@ -19,6 +19,10 @@ int gem_team_size(const gem_team *t);
 void gem_team_run(gem_team *t, gem_team_fn fn, void *ctx);
 /* Inside a region: nobody passes before all have come. What was written before is seen after. */
 void gem_team_barrier(gem_team *t);
+/* The same; whoever waits calls idle(ctx) again and again, a short piece of work each time (about
+ * 100 ns), until it returns false. */
+typedef bool (*gem_team_idle_fn)(void *ctx);
+void gem_team_barrier_idle(gem_team *t, gem_team_idle_fn idle, void *ctx);
 
 /* Items [0, n) cut into one contiguous range a thread. A thread takes chunks of its own range first
  * (one memory stream), then helps with the others'. */
