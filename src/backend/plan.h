@@ -49,9 +49,10 @@ typedef struct gem_kv_layer {
 } gem_kv_layer;
 
 /* What the Gated DeltaNet layers of a model keep of the past; all such layers are alike. State
- * before position c * GEM_PAGE of a sequence, of every such layer: S f32[n_v_heads][head_dim of
- * k][head_dim of v], and the last GEM_CONV_TAPS - 1 raw inputs of the short convolution. Between
- * these points the rows of the unfinished chunk are kept (docs/adr/0010). */
+ * before position c * GEM_PAGE of a sequence, of every such layer: S of each V head, head_dim of k
+ * x head_dim of v in f32, in the backend's own layout, and the last GEM_CONV_TAPS - 1 raw inputs of
+ * the short convolution. Between these points the rows of the unfinished chunk are kept
+ * (docs/adr/0010). */
 typedef struct gem_recurrent {
     int n_layers;             /* that keep state; 0: the model has none */
     int n_k_heads, n_v_heads; /* V head h reads K head h % n_k_heads */

@@ -12,7 +12,8 @@ typedef struct gem_hybrid {
     gem_rope rope;
     gem_recurrent recurrent;  /* n_layers is counted here */
     const bool *is_recurrent; /* [n_layers], borrowed */
-    const gem_weights *w;     /* borrowed */
+    const gem_weights *w;     /* borrowed; layer[n_layers], where the file has it, is the block that
+                               * predicts ahead: an attention layer with a head of its own norms */
 } gem_hybrid;
 
 /* Write the whole plan. On failure *out holds nothing that must be freed. */

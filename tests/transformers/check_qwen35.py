@@ -22,7 +22,7 @@ try:
     import numpy as np
     import torch
     from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
-except ImportError as error:
+except (ImportError, OSError) as error:  # OSError: a PyTorch whose libraries are not there
     print(f"skipped: {error}")
     sys.exit(77)
 

@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/ref/math_ref.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -124,10 +125,11 @@ gem_status gem_cpu_recurrent_open(gem_backend *be, gem_error *err)
     const gem_recurrent *r = &p->recurrent;
     gem_status st;
     if (!r->n_layers) return GEM_OK;
-    if ((st = map(&be->states, state_floats(r), be->opt.n_states, r, "state slot",
-                  &be->state_bytes, err)) != GEM_OK ||
-        (st = map(&be->tapes, tape_floats(r), be->opt.n_tapes, r, "tape", &be->tape_bytes,
-                  err)) != GEM_OK)
+    assert(state_floats(r) * sizeof(float) * (size_t)r->n_layers == gem_recurrent_bytes(r));
+    if ((st = map(&be->states, state_floats(r), be->opt.n_states, r, "state slot", &be->state_bytes,
+                  err)) != GEM_OK ||
+        (st = map(&be->tapes, tape_floats(r), be->opt.n_tapes, r, "tape", &be->tape_bytes, err)) !=
+            GEM_OK)
         return st;
     /* taps from [channel][tap] to [tap][channel], a plane a tap; and a row of zeros */
     size_t n = channels(r);
