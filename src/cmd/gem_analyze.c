@@ -22,6 +22,7 @@ static const struct {
     {&analyze_compare_command, analyze_compare_main},
     {&analyze_simulate_command, analyze_simulate_main},
     {&analyze_split_command, analyze_split_main},
+    {&analyze_stream_command, analyze_stream_main},
     {&analyze_seal_command, analyze_seal_main},
     {&analyze_audit_command, analyze_audit_main},
 };

@@ -25,6 +25,8 @@ extern const cli_command analyze_simulate_command;
 int analyze_simulate_main(int argc, char **argv);
 extern const cli_command analyze_split_command, analyze_seal_command, analyze_audit_command;
 int analyze_split_main(int argc, char **argv);
+extern const cli_command analyze_stream_command;
+int analyze_stream_main(int argc, char **argv);
 int analyze_seal_main(int argc, char **argv);
 int analyze_audit_main(int argc, char **argv);
 
