@@ -201,6 +201,16 @@ static void count_parts(gem_backend *be)
     }
 }
 
+static gem_status check_pools(const gem_backend *be, gem_error *err)
+{
+    for (int i = 0; i < be->opt.n_pools; i++)
+        if (be->opt.pool[i].values_only)
+            return gem_fail(err, GEM_E_UNSUPPORTED,
+                            "cuda: KV type f32-values is the CPU backend's; f32, f16 and f16-full "
+                            "run here");
+    return GEM_OK;
+}
+
 static gem_status forecast(gem_backend *be, gem_error *err)
 {
     size_t free_bytes = 0, all = 0;
@@ -333,6 +343,7 @@ static gem_status open_cuda(gem_backend **out, const gem_backend_options *opt, g
     be->n_seqs = GEM_MIN(opt->n_batch, GEM_CUDA_MAX_SEQS);
     if ((st = open_device(be, err)) != GEM_OK) goto done;
     if ((st = check_plan(be, err)) != GEM_OK) goto done;
+    if ((st = check_pools(be, err)) != GEM_OK) goto done;
     if (opt->n_batch > GEM_CUDA_FEW && !opt->exact && !be->own_tile)
         be->blas = gem_cuda_blas_open();
     if ((st = gem_cuda_plan_weights(be, err)) != GEM_OK) goto done;
@@ -359,6 +370,38 @@ static void copy_page(gem_backend *be, int pool, int32_t dst, int32_t src)
     (void)cudaMemcpyAsync(be->pool[pool] + (size_t)dst * bytes,
                           be->pool[pool] + (size_t)src * bytes, bytes, cudaMemcpyDeviceToDevice,
                           be->s.stream);
+}
+
+/* One head's position of a page, in order: 16-byte chunks of f16 pages stand swizzled (device.cuh).
+ */
+static void read_half(const uint8_t *part, int head_dim, bool f16, float *out)
+{
+    memcpy(out, part, f16 ? 0 : (size_t)head_dim * sizeof(float));
+    for (int i = 0; f16 && i < head_dim; i++) {
+        uint16_t h;
+        memcpy(&h, part + 2 * i, 2);
+        out[i] = gem_f16_to_f32(h);
+    }
+}
+
+static void read_kv(const gem_backend *be, int layer, int32_t page, int32_t pos, float *k, float *v)
+{
+    const gem_kv_layer *l = &be->plan->layer[layer];
+    int pool = be->opt.layer_pool[layer], slot = pos % GEM_PAGE, hd = l->head_dim;
+    bool f16 = be->opt.pool[pool].f16, swizzled = f16 && hd % 64 == 0;
+    size_t value = f16 ? 2 : 4, row = (size_t)hd * value, half = GEM_PAGE * row;
+    uint8_t raw[512 * sizeof(float)], plain[512 * sizeof(float)];
+    for (int i = 0; i < 2 * l->n_kv_heads; i++) {
+        const uint8_t *from = be->pool[pool] + ((size_t)page * (size_t)l->n_kv_heads) * 2 * half +
+                              (size_t)i * half + (size_t)slot * row;
+        float *to = (i % 2 ? v : k) + (size_t)(i / 2) * (size_t)hd;
+        if (cudaSetDevice(be->device_id) || cudaStreamSynchronize(be->s.stream) ||
+            cudaMemcpy(raw, from, row, cudaMemcpyDeviceToHost))
+            memset(raw, 0xff, row); /* NaN: the fault shows in the comparison */
+        for (size_t c = 0; c < row / 16; c++)
+            memcpy(plain + 16 * c, raw + 16 * (swizzled ? c ^ (size_t)(slot & 7) : c), 16);
+        read_half(plain, hd, f16, to);
+    }
 }
 
 static void stats_cuda(const gem_backend *be, gem_backend_stats *out)
@@ -405,6 +448,7 @@ const gem_backend_ops gem_backend_cuda = {
     .close = close_cuda,
     .run = gem_cuda_run,
     .copy_page = copy_page,
+    .read_kv = read_kv,
     .stats = stats_cuda,
     .config = config_cuda,
 };
