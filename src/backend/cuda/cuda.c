@@ -66,33 +66,36 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
     return GEM_OK;
 }
 
-/* "sm_90", and routes behind it: ",launch=pdl|graph|stream", ",linear=blas|tile". */
+/* Take the routes that `isa` names behind the instruction set; false: one is not known. */
+static bool read_route(gem_backend *be, const char *at, size_t len)
+{
+    static const char *const names[] = {"launch=pdl",  "launch=graph", "launch=stream",
+                                        "linear=blas", "linear=tile",  "attend=ref"};
+    size_t i = 0;
+    while (i < ARRAY_LEN(names) && (strlen(names[i]) != len || memcmp(at, names[i], len) != 0))
+        i++;
+    if (i < 3) be->launch = (gem_cuda_launch)i;
+    be->own_tile = be->own_tile || i == 4;
+    be->attend_ref = be->attend_ref || i == 5;
+    return i < ARRAY_LEN(names);
+}
+
+/* "sm_90" or nothing, and routes behind commas. */
 static gem_status read_isa(gem_backend *be, gem_error *err)
 {
-    static const char *const launch[] = {",launch=pdl", ",launch=graph", ",launch=stream"};
-    static const char *const linear[] = {",linear=blas", ",linear=tile"};
     const char *at = be->opt.isa;
     size_t len = strlen(be->isa);
     if (!at) return GEM_OK;
-    bool known = strncmp(at, be->isa, len) == 0;
-    for (at += known ? len : 0; known && *at; at += len) {
-        known = false;
+    bool known = true;
+    if (strncmp(at, be->isa, len) == 0) at += len;
+    for (; known && *at; at += len) {
         len = strcspn(at + 1, ",") + 1;
-        for (int i = 0; i < 3; i++)
-            if (strlen(launch[i]) == len && strncmp(at, launch[i], len) == 0) {
-                be->launch = (gem_cuda_launch)i;
-                known = true;
-            }
-        for (int i = 0; i < 2; i++)
-            if (strlen(linear[i]) == len && strncmp(at, linear[i], len) == 0) {
-                be->own_tile = i == 1;
-                known = true;
-            }
+        known = *at == ',' && read_route(be, at + 1, len - 1);
     }
     if (known) return GEM_OK;
     return gem_fail(err, GEM_E_UNSUPPORTED,
                     "cuda: instruction set %.64s; this device is %s, and behind it may stand "
-                    ",launch=pdl|graph|stream and ,linear=blas|tile",
+                    ",launch=pdl|graph|stream ,linear=blas|tile and ,attend=ref",
                     be->opt.isa, be->isa);
 }
 
@@ -434,11 +437,12 @@ static json_t *config_cuda(const gem_backend *be)
         exact      ? "f32"
         : be->blas ? "f16+cublaslt"
                    : "f16-tile",
-        "attention_few", "split", "attention_many", exact ? "rows" : "flash64", "launch",
-        launch[be->launch], "few_rows", GEM_CUDA_FEW, "prefill_tile_rows", (int)be->opt.n_batch,
-        "weights_bytes", (json_int_t)be->arena_bytes, "kv_bytes", (json_int_t)be->kv_bytes,
-        "workspace_bytes", (json_int_t)be->work_bytes, "decode_weight_bytes",
-        (json_int_t)be->decode_bytes, "same_bits",
+        "attention_few", be->attend_ref ? "rows" : "split", "attention_many",
+        exact || be->attend_ref ? "rows" : "flash64", "launch", launch[be->launch], "few_rows",
+        GEM_CUDA_FEW, "prefill_tile_rows", (int)be->opt.n_batch, "weights_bytes",
+        (json_int_t)be->arena_bytes, "kv_bytes", (json_int_t)be->kv_bytes, "workspace_bytes",
+        (json_int_t)be->work_bytes, "decode_weight_bytes", (json_int_t)be->decode_bytes,
+        "same_bits",
         exact ? "any batch" : "within batches of up to few_rows rows, and within larger ones");
 }
 

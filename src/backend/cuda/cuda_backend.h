@@ -39,6 +39,7 @@ struct gem_backend {
     char device[256];      /* its name */
 
     gem_cuda_blas *blas;     /* owned; NULL: linear_tile */
+    bool attend_ref;         /* attention of every row by one CTA a head, in f32 */
     bool own_tile;           /* asked for linear_tile */
     gem_cuda_op *op;         /* owned, [plan->n_ops] */
     gem_cuda_weight *weight; /* owned */

@@ -183,9 +183,9 @@ static cudaError_t attend(pass *p, const gem_op *op)
         .dst = be->buf[op->attend.dst],
         .ld_dst = be->ld[op->attend.dst],
     };
-    bool few = p->n <= GEM_CUDA_FEW;
+    bool few = p->n <= GEM_CUDA_FEW && !be->attend_ref;
     p->view[op->attend.dst] = plain(be, op->attend.dst);
-    if (few || be->opt.exact || !gem_cuda_flash_head(kv.head_dim))
+    if (few || be->opt.exact || be->attend_ref || !gem_cuda_flash_head(kv.head_dim))
         return gem_cuda_attend_split(&be->s, &kv, &p->rows, &q, p->n, few, be->partial, be->turn);
     int g = 0;
     while (be->group[g] != q.n_heads / kv.n_kv_heads)
