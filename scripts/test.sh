@@ -73,9 +73,13 @@ if build dev; then
     tests build/dev -LE model
 fi
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then # without a device its tests skip themselves
-    if build cuda -DGEM_CUDA_ARCHS=90a; then
-        step "testing the CUDA backend"
+    step "building the CUDA backend and its tests"
+    if run_logged build/test-cuda.log cmake --preset cuda -DGEM_CUDA_ARCHS=90a &&
+        run_logged build/test-cuda.log cmake --build --preset cuda --target test_cuda_ops --target test_cuda_models; then
         tests build/cuda -R 'gem\.cuda_'
+    else
+        failed=$((failed + 1))
+        say "the CUDA build failed; see build/test-cuda.log"
     fi
 fi
 step "building for 64-bit ARM"

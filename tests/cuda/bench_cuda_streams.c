@@ -1,5 +1,5 @@
-/* bench_cuda_streams.c - tokens a second of 1, 2, 4 and 8 sequences that decode side by side behind a
- * shared prompt. usage: bench_cuda_streams MODEL DEPTH [TOKENS]. One JSON line a count. */
+/* bench_cuda_streams.c - tokens a second of 1, 2, 4 and 8 sequences that decode side by side behind
+ * a shared prompt. usage: bench_cuda_streams MODEL DEPTH [TOKENS]. One JSON line a count. */
 #include "runtime/engine.h"
 
 #include <stdio.h>
@@ -24,8 +24,8 @@ static int run(gem_model *m, gem_session *first, int n_seqs, int n_tokens, gem_e
         if (t > 3) best = GEM_MIN(best, gem_now_ns() - from);
     }
     if (st == GEM_OK)
-        printf("{\"sequences\": %d, \"step_ms\": %.3f, \"tok_s\": %.1f}\n", n_seqs, (double)best * 1e-6,
-               n_seqs * 1e9 / (double)best);
+        printf("{\"sequences\": %d, \"step_ms\": %.3f, \"tok_s\": %.1f}\n", n_seqs,
+               (double)best * 1e-6, n_seqs * 1e9 / (double)best);
     for (int i = 1; i < n_seqs; i++)
         gem_session_free(s[i]);
     return st != GEM_OK;
