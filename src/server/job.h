@@ -39,6 +39,7 @@ const char *gem_cancel_name(gem_cancel c);
 /* What the sampler, the stops and the limits are; every wire fills the same. */
 typedef struct gem_params {
     bool stream, include_usage, return_progress, timings_per_token, logprobs, no_cache;
+    bool receipt;                /* tell what made the answer */
     bool echo;                   /* completions: the prompt's text comes first */
     int n_top;                   /* top_logprobs */
     int n;                       /* answers a prompt */
@@ -93,6 +94,8 @@ struct gem_answer {
     size_t n_generated;                                         /* the end token included */
     int32_t limit;                                              /* most tokens to generate */
     uint64_t start_ns, prefilled_ns, first_ns, last_ns, end_ns; /* start: taken from the queue */
+
+    char tokens_sha256[65]; /* receipt: of prompt and answer, int32 little-endian */
 
     /* the running sequence: sequence.c */
     struct gem_sequence *seq;

@@ -1,6 +1,8 @@
 /* params.c - shared request fields, and the counts and timings that answers report. */
 #include "server/params.h"
 
+#include "gem_build.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -222,6 +224,7 @@ bool gem_params_read(gem_server *s, const json_t *body, gem_params *p, gem_fault
         !gem_field_bool(body, "return_progress", &p->return_progress, f) ||
         !gem_field_bool(body, "timings_per_token", &p->timings_per_token, f) ||
         !gem_field_bool(body, "cache_prompt", &cache, f) ||
+        !gem_field_bool(body, "gem_receipt", &p->receipt, f) ||
         !gem_field_object(body, "stream_options", &so, f))
         return false;
     if (so && !gem_field_bool(so, "include_usage", &p->include_usage, f)) return false;
@@ -366,4 +369,22 @@ void gem_put_timings(const gem_job *j, gem_bytes *out)
                      a->n_cached, n_prompt, prompt_ms, per(prompt_ms, (double)n_prompt),
                      per((double)n_prompt * 1e3, prompt_ms), n, ms, per(ms, (double)steps),
                      per((double)steps * 1e3, ms));
+}
+
+void gem_put_receipt(const gem_job *j, gem_bytes *out)
+{
+    const gem_server *s = j->server;
+    const gem_sampler_options *o = &j->p.sampler;
+    if (!j->p.receipt) return;
+    gem_bytes_printf(out,
+                     ",\"gem_receipt\":{\"manifest_sha256\":\"%s\",\"version\":\"%s\","
+                     "\"commit\":\"%s\",\"backend\":\"%s\",\"isa\":\"%s\",\"kv_type\":%d,"
+                     "\"seed\":%llu,\"temperature\":%.9g,\"top_k\":%d,\"top_p\":%.9g,"
+                     "\"min_p\":%.9g,\"tokens_sha256\":[",
+                     s->manifest_sha256, gem_version(), GEM_BUILD_COMMIT, s->info.backend,
+                     s->info.isa, (int)s->opt.model.kv_type, (unsigned long long)o->seed,
+                     (double)o->temperature, o->top_k, (double)o->top_p, (double)o->min_p);
+    for (size_t i = 0; i < j->n_answers; i++)
+        gem_bytes_printf(out, "%s\"%s\"", i ? "," : "", j->answer[i].tokens_sha256);
+    gem_bytes_printf(out, "]}");
 }

@@ -29,6 +29,8 @@ gem_job *gem_params_talk(gem_server *s, const gem_wire *w, gem_params *p, gem_di
 /* {"prompt_tokens":..,...}: usage as chat and completions have it. */
 void gem_put_usage(const gem_job *j, gem_bytes *out);
 void gem_put_timings(const gem_job *j, gem_bytes *out);
+/* ,"gem_receipt":{..} when it was asked for: what made these answers, to make them again. */
+void gem_put_receipt(const gem_job *j, gem_bytes *out);
 /* Token counts over the answers of a job. */
 void gem_job_counts(const gem_job *j, size_t *prompt, size_t *cached, size_t *generated);
 const char *gem_finish_name(gem_finish f);

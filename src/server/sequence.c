@@ -260,9 +260,22 @@ static void on_event(void *user, const gem_chat_event *e)
     }
 }
 
+static void digest_tokens(gem_sequence *q)
+{
+    gem_sha256 *h = gem_sha256_new();
+    if (!h) return;
+    for (size_t i = 0; i < q->n_tokens; i++) {
+        uint32_t id = (uint32_t)q->tokens[i];
+        uint8_t b[4] = {(uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16), (uint8_t)(id >> 24)};
+        gem_sha256_update(h, b, sizeof(b));
+    }
+    gem_sha256_finish(h, q->a->tokens_sha256);
+}
+
 gem_finish gem_sequence_end(gem_sequence *q, gem_finish why)
 {
     gem_error err;
+    if (q->job->p.receipt) digest_tokens(q);
     if (q->parser && gem_chat_parser_finish(q->parser, why == GEM_FINISH_LENGTH, &err) != GEM_OK)
         gem_log_line(q->job->server, "%s %s", q->job->request_id, err.text);
     if (!q->stopped) gem_stop_match_finish(&q->stop, &q->piece);

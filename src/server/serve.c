@@ -3,7 +3,7 @@
 #include "server/serve.h"
 
 #include "gem_build.h"
-#include "gguf/gguf.h"
+#include "runtime/engine.h"
 #include "server/guard.h"
 
 #include <errno.h>
@@ -110,7 +110,8 @@ static void *engine_main(void *arg)
     gem_status st = gem_model_open(&s->model, s->opt.model_path, &mo, &err);
     if (st == GEM_OK) {
         gem_model_get_info(s->model, &s->info);
-        st = gem_scheduler_prepare(s->scheduler, &err);
+        st = gem_manifest_digest(s->model->file, s->manifest_sha256, &err);
+        if (st == GEM_OK) st = gem_scheduler_prepare(s->scheduler, &err);
     }
     if (st != GEM_OK) {
         s->load_error = err;

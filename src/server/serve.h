@@ -24,7 +24,8 @@ struct gem_server {
     char *id;         /* owned: the model's name in answers */
     gem_model *model; /* owned; set before READY, then read-only for HTTP threads */
     gem_model_info info;
-    char *fingerprint; /* owned: system_fingerprint */
+    char *fingerprint;        /* owned: system_fingerprint */
+    char manifest_sha256[65]; /* names the file's contents; set with the model */
     int n_slots;
     int64_t started; /* s, Unix */
     _Atomic int state;

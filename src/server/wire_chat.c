@@ -171,6 +171,7 @@ static void close_chat(gem_job *j)
         put_head(j, "chat.completion.chunk");
         gem_bytes_printf(&j->scratch, ",\"choices\":[],\"usage\":");
         gem_put_usage(j, &j->scratch);
+        gem_put_receipt(j, &j->scratch);
         gem_bytes_printf(&j->scratch, ",\"timings\":");
         gem_put_timings(j, &j->scratch);
         end_event(j);
@@ -230,6 +231,7 @@ static void document_chat(gem_job *j, gem_bytes *out)
     gem_put_usage(j, out);
     gem_bytes_printf(out, ",\"timings\":");
     gem_put_timings(j, out);
+    gem_put_receipt(j, out);
     gem_bytes_printf(out, "}");
 }
 

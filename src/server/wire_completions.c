@@ -251,6 +251,7 @@ static void document_completions(gem_job *j, gem_bytes *out)
     gem_put_usage(j, out);
     gem_bytes_printf(out, ",\"timings\":");
     gem_put_timings(j, out);
+    gem_put_receipt(j, out);
     gem_bytes_printf(out, "}");
 }
 

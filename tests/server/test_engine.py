@@ -246,3 +246,19 @@ def test_long_prompts_log_progress(tiny):
         ask(s, user(text))
         assert len(s.log(rf"prefill 4096/{n} tokens \(\d+%\)")) == 1
         assert len(s.log(rf"prefill {n}/{n} tokens \(100%\)")) == 1
+
+
+def test_receipts_reproduce(server, tiny):
+    """The same request gives the same tokens whatever the cache, the batch or the threads; the receipt says so."""
+    def receipt(s, **more):
+        return s.chat("tell", max_tokens=20, temperature=1, seed=4, gem_receipt=True, **more)[2]["gem_receipt"]
+
+    a = receipt(server)
+    assert len(a["tokens_sha256"][0]) == 64 and a["seed"] == 4 and len(a["manifest_sha256"]) == 64
+    assert receipt(server) == a == receipt(server, cache_prompt=False)
+    assert "gem_receipt" not in server.chat(max_tokens=1)[2]
+    with Server(tiny, "--context", "1024", "-T", "0", "-t", "1", "--batch", "7") as s:
+        assert receipt(s) == a
+    out = server.chat_stream("tell", max_tokens=20, temperature=1, seed=4, gem_receipt=True, stream_options={"include_usage": True}).all()
+    assert out[-2]["gem_receipt"] == a
+    assert receipt(server, n=2)["tokens_sha256"][0] == a["tokens_sha256"][0]
