@@ -75,7 +75,7 @@ typedef enum gem_kv_type {
 
 /* Zero-initialise, then set what differs: every zero means the default given. */
 typedef struct gem_model_options {
-    const char *backend; /* "cpu" */
+    const char *backend; /* "cpu" (default); "cuda" in builds that have it */
     const char *isa;     /* "ref", "avx2", "avx512", "neon"; NULL: the best this CPU has */
     int n_threads;       /* 0: the cores this process may use */
     int32_t n_ctx;       /* positions a session may hold; 0: min(the model's context, 4096) */

@@ -126,7 +126,8 @@ void cli_end_progress(void);
          &(f)->state_bytes_seen},                                                                    \
         {"batch", 'b', CLI_INT, "N", &(f)->batch, 1, 65536, "rows of one forward pass; default 512", \
          NULL},                                                                                      \
-        {"backend", 0, CLI_TEXT, "NAME", &(f)->backend, 0, 0, "cpu (default)", NULL},                \
+        {"backend", 0, CLI_TEXT, "NAME", &(f)->backend, 0, 0, "cpu (default); cuda where built",     \
+         NULL},                                                                                      \
         {"isa",                                                                                      \
          0,                                                                                          \
          CLI_TEXT,                                                                                   \
