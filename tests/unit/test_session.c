@@ -397,7 +397,7 @@ static void test_options_are_checked_by_name(void **state)
     } bad[] = {
         {{.n_ctx = -1}, "n_ctx"},           {{.n_batch = -5}, "n_batch"},
         {{.n_sessions = -1}, "n_sessions"}, {{.n_threads = -1}, "n_threads"},
-        {{.n_threads = 5000}, "n_threads"}, {{.kv_type = (gem_kv_type)3}, "kv_type"},
+        {{.n_threads = 5000}, "n_threads"}, {{.kv_type = (gem_kv_type)4}, "kv_type"},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         gem_model *m = NULL;

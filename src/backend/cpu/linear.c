@@ -98,6 +98,9 @@ static void panels(const gem_backend *be, int tid, const cpu_op *o, place at, in
         .panel_bytes = (size_t)at.apart * w->panel_bytes,
     };
     if (be->quantized[src]) a.x = gem_qrows_at(&be->qbuf[src], (size_t)r0);
+    if (at.count > 1) /* the lines that it will write, so that stores do not wait for memory */
+        for (int s = 0; s < at.count; s++)
+            __builtin_prefetch(y + (at.panel + s * at.apart) * GEM_PANEL_ROWS, 1);
     (at.count > 1 ? be->k.linear4 : be->k.linear)[w->type](&a);
     for (int s = 0; s < at.count; s++) {
         float *out = y + (at.panel + s * at.apart) * GEM_PANEL_ROWS;
@@ -114,7 +117,7 @@ void gem_cpu_linear(const gem_backend *be, int tid, int32_t n_rows, const cpu_op
                     const gem_buf *dst, float *logits)
 {
     int64_t parts = token_parts(be, o->n_panels, n_rows), lo, hi;
-    int64_t chunk = n_rows > 8 ? 1 : o->n_panels >= 4096 ? 16 : o->n_panels >= 256 ? 2 : 1;
+    int64_t chunk = n_rows > 8 ? 1 : o->n_panels >= 4096 ? 4 : 1;
     int victim = tid;
     while ((hi = gem_range_take(o->range, be->n_threads, tid, &victim, chunk, &lo)) > lo) {
         for (int64_t item = lo; item < hi; item++) {
