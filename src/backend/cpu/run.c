@@ -26,6 +26,19 @@ static void quantize_row(const gem_backend *be, gem_buf b, int64_t r, int64_t n)
     be->k.quantize(gem_cpu_row(be, b, r), n, &q);
 }
 
+/* The same for columns [at, at + n) of a row, multiples of 32. */
+static void quantize_columns(const gem_backend *be, gem_buf b, int64_t r, int64_t at, int64_t n)
+{
+    if (!be->quantized[b]) return;
+    gem_qrows q = gem_qrows_at(&be->qbuf[b], (size_t)r);
+    q.q += at;
+    q.xs += at / 32;
+    q.xsum += at / 32;
+    q.nsum += at / 32;
+    q.nsum16 += at / 16;
+    be->k.quantize(gem_cpu_row(be, b, r) + at, n, &q);
+}
+
 /* ---- row-wise ops ---- */
 
 static void embed(const pass *p, const gem_op *op)
@@ -45,14 +58,12 @@ static void embed(const pass *p, const gem_op *op)
 static void angles(const pass *p)
 {
     gem_backend *be = p->be;
-    int64_t lo, hi;
-    gem_share(p->n, be->n_threads, p->tid, &lo, &hi);
     for (int k = 0; k < be->plan->n_ropes; k++) {
-        int half = be->plan->rope[k].n_dims / 2;
-        for (int64_t r = lo; r < hi; r++)
-            for (int i = 0; i < half; i++)
-                gem_sincos((double)be->pos[r] * be->freq[k][i], &be->sin[k][r * half + i],
-                           &be->cos[k][r * half + i]);
+        int64_t lo, hi, half = be->plan->rope[k].n_dims / 2;
+        gem_share(p->n * half, be->n_threads, p->tid, &lo, &hi);
+        for (int64_t i = lo; i < hi; i++)
+            gem_sincos((double)be->pos[i / half] * be->freq[k][i % half], &be->sin[k][i],
+                       &be->cos[k][i]);
     }
 }
 
@@ -96,14 +107,7 @@ static void glu(const pass *p, const gem_op *op)
         float *dst = gem_cpu_row(be, op->glu.dst, r) + at;
         be->k.glu(op->glu.act, gem_cpu_row(be, op->glu.gate, r) + at,
                   gem_cpu_row(be, op->glu.up, r) + at, n, dst);
-        if (!be->quantized[op->glu.dst]) continue;
-        gem_qrows q = gem_qrows_at(&be->qbuf[op->glu.dst], (size_t)r);
-        q.q += at;
-        q.xs += at / 32;
-        q.xsum += at / 32;
-        q.nsum += at / 32;
-        q.nsum16 += at / 16;
-        be->k.quantize(dst, n, &q);
+        quantize_columns(be, op->glu.dst, r, at, n);
     }
 }
 
@@ -331,8 +335,30 @@ static void attend_split(pass *p, const gem_op *op)
     }
 }
 
+/* One row in decode, where a KV head is one thread's from its keys to the quantised result, so that
+ * nobody waits in between. False: its keys are better shared out. */
+static bool attend_row(const pass *p, const gem_op *op)
+{
+    gem_backend *be = p->be;
+    const gem_kv_layer *l = &be->plan->layer[op->layer];
+    const int64_t width = (int64_t)op->attend.n_heads / l->n_kv_heads * l->head_dim;
+    const cpu_block b = {0, 1};
+    int32_t first, last;
+    if (p->n != 1 || width % GEM_QBLOCK != 0) return false;
+    chunks_of(be, l, b, &first, &last);
+    if (first < last && l->n_kv_heads < be->n_threads) return false;
+    int64_t lo, hi;
+    gem_share(l->n_kv_heads, be->n_threads, p->tid, &lo, &hi);
+    for (int64_t h = lo; h < hi; h++) {
+        attend_block(p, op, b, (int)h);
+        quantize_columns(be, op->attend.dst, 0, h * width, width);
+    }
+    return true;
+}
+
 static void attend(pass *p, const gem_op *op, gem_range *range)
 {
+    if (attend_row(p, op)) return;
     gem_backend *be = p->be;
     const gem_kv_layer *l = &be->plan->layer[op->layer];
     const int group = op->attend.n_heads / l->n_kv_heads;
