@@ -197,7 +197,7 @@ static void put_words(vocab *v, int32_t n, const char *blank, uint64_t seed, boo
             uint64_t pool = (uint64_t)n_letters + 1 + (uint64_t)(v->n - first);
             /* the product of two uniform numbers leans towards 0 */
             uint64_t pick = ((x & 0xFFFFFF) * (x >> 24 & 0xFFFFFF) >> 24) * pool >> 24;
-            const char *s = &letters[pick];
+            const char *s = letters + GEM_MIN(pick, (uint64_t)n_letters);
             len[side] = 1;
             if (pick == (uint64_t)n_letters) {
                 s = blank;
