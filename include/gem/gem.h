@@ -88,6 +88,8 @@ typedef struct gem_model_options {
     int64_t state_bytes;
     bool exact;      /* f32 activations against exactly dequantised weights (slow, for oracles) */
     bool no_repack;  /* keep weights as mapped in the file instead of repacking them */
+    bool drafter;    /* keep the drafter that the file brings, for speculation; GEM_E_UNSUPPORTED
+                        when it brings none */
     bool vocab_only; /* tokenizer and metadata only: no weights, no sessions */
     gem_log_fn log;
     void *log_user;

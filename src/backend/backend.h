@@ -41,6 +41,11 @@ typedef struct gem_backend_options {
     void *progress_user;
 } gem_backend_options;
 
+enum {
+    GEM_WANT_LOGITS = 1,
+    GEM_WANT_HIDDEN = 2 /* what HEAD reads; plans with a draft_op only */
+};
+
 /* One forward pass. Rows of a sequence stand in ascending positions, but rows of different
  * sequences may be mixed. A row's result depends on its token, its position and its sequence's past
  * only. */
@@ -49,7 +54,7 @@ typedef struct gem_batch {
     const int32_t *token; /* [n_rows] */
     const int32_t *pos;   /* [n_rows] */
     const int32_t *seq;   /* [n_rows], index into the tables */
-    const uint8_t *want;  /* [n_rows], 1: logits of this row */
+    const uint8_t *want;  /* [n_rows], GEM_WANT_... of this row */
     int32_t n_seqs;
     /* table[seq * n_layers + layer][pos / GEM_PAGE] is the page number in the layer's pool; -1
      * where a windowed layer no longer keeps the page. Pages that this batch writes are private to
@@ -66,6 +71,12 @@ typedef struct gem_batch {
      * been written by runs over this sequence's positions from the start of p's chunk to p - 1 at
      * least, and at most GEM_ROLLBACK positions beyond p. */
     const int32_t *tape;
+    /* Plans with a draft_op only. draft: run the drafter's program, on rows with a vector each,
+     * input f32[n_rows][d_model]. hidden[k] is set for the k-th row that wants it: f32[d_model],
+     * borrowed until the next run that wants any. */
+    bool draft;
+    const float *input;
+    const float **hidden;
 } gem_batch;
 
 typedef struct gem_backend_stats {
@@ -79,8 +90,9 @@ typedef struct gem_backend_ops {
     const char *name; /* "cpu", "cuda", "metal": as on the command line and in records */
     gem_status (*open)(gem_backend **out, const gem_backend_options *opt, gem_error *err);
     void (*close)(gem_backend *be);
-    /* Run the plan over a batch. logits[k] is set for the k-th row that wants them: f32[n_vocab],
-     * borrowed until the next run. GEM_E_DEVICE on failure. Allocates nothing. */
+    /* Run the plan (or its drafter's program) over a batch. logits[k] is set for the k-th row that
+     * wants them: f32[n_vocab], borrowed until the next run. GEM_E_DEVICE on failure. Allocates
+     * nothing. */
     gem_status (*run)(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
     /* Copy a KV page (copy on write). */
     void (*copy_page)(gem_backend *be, int pool, int32_t dst, int32_t src);

@@ -3,7 +3,8 @@
  *
  * The vocabulary of ops (shapes per row; W is a weight handle, w a vector of f32):
  *   EMBED     dst = scale * row(W, token)
- *   NORM      dst = rms(src, w)
+ *   INPUT     dst = the row's vector that came with the batch; a drafter's program alone has it
+ *   NORM      dst[at..] = rms(src, w); two side by side make a row of twice the width
  *   LINEAR    dst_i = W_i src (+ bias_i), one to four weights that share an input
  *   QKV       v per head: optional rms without weight, of itself or of k as it comes in; q, k per
  *             head: optional rms with weight, rotary positions, q *= q_scale; append k, v
@@ -25,6 +26,7 @@
 
 typedef enum gem_op_kind {
     GEM_OP_EMBED,
+    GEM_OP_INPUT,
     GEM_OP_NORM,
     GEM_OP_LINEAR,
     GEM_OP_QKV,
@@ -80,9 +82,13 @@ typedef struct gem_op {
             float scale;
         } embed;
         struct {
+            gem_buf dst;
+        } input;
+        struct {
             gem_buf src, dst;
             const float *w;
             float eps;
+            int32_t at; /* column of dst; the row is complete when at + d_model is its width */
         } norm;
         struct {
             gem_buf src;
@@ -143,6 +149,11 @@ typedef struct gem_plan {
     const char *family; /* static string */
     gem_op *op;         /* owned */
     size_t n_ops, cap_ops;
+    /* A drafter that came with the model: the ops from here on are a program of their own, which
+     * guesses the token after next from the hidden vector of a position (what the first HEAD reads)
+     * and the token behind it. It may read every layer's keys and values and appends to its own
+     * layer, the last. 0: there is none. */
+    size_t draft_op;
     int n_bufs;
     int32_t buf_width[GEM_PLAN_MAX_BUFS]; /* widest use of each buffer */
     int n_ropes;

@@ -400,12 +400,17 @@ static gem_status suppress_padding(gem_plan *out, const gem_gguf *g, int32_t n_v
     return GEM_OK;
 }
 
-static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+static gem_status make_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool drafter,
+                            gem_error *err)
 {
     params p = {.interval = 4, .vocab = (uint32_t)n_vocab};
     gem_weights w;
     gem_status st;
     if ((st = read_params(g, &p, n_vocab, err)) != GEM_OK) return st;
+    if (drafter && !p.has_nextn)
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "%s: the file has no block that predicts ahead, so no drafter",
+                        gem_gguf_path(g));
     if ((st = bind_weights(g, &p, n_vocab, &w, err)) != GEM_OK) return st;
     const gem_hybrid m = {
         .n_layers = (int)p.n_layers,
@@ -422,6 +427,7 @@ static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *e
                       .n_v_heads = (int)p.v_heads,
                       .head_dim = (int)p.state},
         .is_recurrent = p.recurrent,
+        .drafter = drafter,
         .w = &w,
     };
     st = gem_hybrid_plan(out, ARCH, &m, err);
@@ -429,6 +435,16 @@ static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *e
     if (st != GEM_OK) return st;
     if ((st = suppress_padding(out, g, n_vocab, err)) != GEM_OK) gem_plan_free(out);
     return st;
+}
+
+static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+{
+    return make_plan(out, g, n_vocab, false, err);
+}
+
+static gem_status plan_drafter(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+{
+    return make_plan(out, g, n_vocab, true, err);
 }
 
 /* ---- signs of a broken conversion ---- */
@@ -473,4 +489,4 @@ static void warn(const gem_gguf *g, const gem_log *log)
 }
 
 const gem_family gem_family_qwen35 = {
-    .arch = ARCH, .plan = plan, .manifest = &manifest, .warn = warn};
+    .arch = ARCH, .plan = plan, .plan_drafter = plan_drafter, .manifest = &manifest, .warn = warn};

@@ -5,7 +5,13 @@
  * a recurrent:       u,z,alpha,beta = W h;  c = conv(u);  y = delta(c, z, alpha, beta);  o = Wo y
  *   each layer:      x += o;  h = rms(x, ffn_norm);  f = down(silu(gate h) * up h)
  *                    x += f;  h = rms(x, attn_norm of the next layer, or output_norm)
- *   logits = W h */
+ *   logits = W h
+ *
+ * and, as a program of its own, over the block that predicts ahead (MTP): e = embed(token), g the
+ * hidden vector h of the position before, one attention layer with its own keys and values:
+ *
+ *   x = eh_proj (rms(e, enorm) | rms(g, hnorm));  h = rms(x, attn_norm);  ... as above ...
+ *   h = rms(x, shared_head_norm);  logits = W h, of the token behind `token` */
 #include "model/qwen35_plan.h"
 
 #include <math.h>
@@ -144,6 +150,48 @@ static bool add_ffn(gem_plan *p, const gem_hybrid *m, int l, const bufs *b)
     return add_linear(p, l, b->gate, &down, 1);
 }
 
+static bool add_norm(gem_plan *p, int layer, gem_buf src, gem_buf dst, int32_t at,
+                     const gem_tensor *w, float eps)
+{
+    gem_op *op = gem_plan_add(p, GEM_OP_NORM, layer);
+    if (!op) return false;
+    op->norm.src = src;
+    op->norm.dst = dst;
+    op->norm.w = gem_vector(w);
+    op->norm.eps = eps;
+    op->norm.at = at;
+    return true;
+}
+
+/* In the buffers of the trunk, and one for a pair of vectors. */
+static bool add_drafter(gem_plan *p, const gem_hybrid *m, const bufs *b)
+{
+    const int l = m->n_layers;
+    const gem_weights *w = m->w;
+    const gem_layer_weights *lw = &w->layer[l];
+    const gem_buf both = gem_plan_buf(p, 2 * m->d_model);
+    const part join = {lw->eh_proj, b->x};
+    p->draft_op = p->n_ops;
+    gem_op *op = gem_plan_add(p, GEM_OP_EMBED, l);
+    if (!op) return false;
+    op->embed.w = w->token_embd;
+    op->embed.dst = b->x;
+    op->embed.scale = 1.0f;
+    if (!(op = gem_plan_add(p, GEM_OP_INPUT, l))) return false;
+    op->input.dst = b->out;
+    if (!add_norm(p, l, b->x, both, 0, lw->e_norm, m->eps) ||
+        !add_norm(p, l, b->out, both, m->d_model, lw->h_norm, m->eps) ||
+        !add_linear(p, l, both, &join, 1) ||
+        !add_norm(p, l, b->x, b->h, 0, lw->attn_norm, m->eps) || !add_attention(p, m, l, b) ||
+        !add_residual(p, l, b, lw->ffn_norm, m->eps) || !add_ffn(p, m, l, b) ||
+        !add_residual(p, l, b, lw->head_norm, m->eps))
+        return false;
+    if (!(op = gem_plan_add(p, GEM_OP_HEAD, l))) return false;
+    op->head.src = b->h;
+    op->head.w = w->output ? w->output : w->token_embd;
+    return true;
+}
+
 static bool add_ops(gem_plan *p, const gem_hybrid *m)
 {
     const gem_weights *w = m->w;
@@ -171,28 +219,28 @@ static bool add_ops(gem_plan *p, const gem_hybrid *m)
     if (!(op = gem_plan_add(p, GEM_OP_HEAD, m->n_layers - 1))) return false;
     op->head.src = b.h;
     op->head.w = w->output ? w->output : w->token_embd; /* tied */
-    return true;
+    return !m->drafter || add_drafter(p, m, &b);
 }
 
 gem_status gem_hybrid_plan(gem_plan *out, const char *family, const gem_hybrid *m, gem_error *err)
 {
     memset(out, 0, sizeof(*out));
     out->family = family;
-    out->n_layers = m->n_layers;
+    out->n_layers = m->n_layers + (m->drafter ? 1 : 0);
     out->d_model = m->d_model;
     out->n_vocab = m->n_vocab;
     out->n_ctx_train = m->n_ctx_train;
     out->n_ropes = 1;
     out->rope[0] = m->rope;
-    out->layer = calloc((size_t)m->n_layers, sizeof(*out->layer));
+    out->layer = calloc((size_t)out->n_layers, sizeof(*out->layer));
     if (!out->layer || !add_ops(out, m)) {
         gem_plan_free(out);
         return gem_fail(err, GEM_E_NOMEM, "no memory for the plan of %d layers", m->n_layers);
     }
     out->recurrent = m->recurrent;
     out->recurrent.n_layers = 0;
-    for (int l = 0; l < m->n_layers; l++) {
-        if (m->is_recurrent[l]) {
+    for (int l = 0; l < out->n_layers; l++) {
+        if (l < m->n_layers && m->is_recurrent[l]) {
             out->recurrent.n_layers++;
         } else {
             out->layer[l].n_kv_heads = m->n_kv_heads;

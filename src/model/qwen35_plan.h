@@ -12,6 +12,7 @@ typedef struct gem_hybrid {
     gem_rope rope;
     gem_recurrent recurrent;  /* n_layers is counted here */
     const bool *is_recurrent; /* [n_layers], borrowed */
+    bool drafter;             /* layer[n_layers] of w becomes the drafter */
     const gem_weights *w;     /* borrowed; layer[n_layers], where the file has it, is the block that
                                * predicts ahead: an attention layer with a head of its own norms */
 } gem_hybrid;

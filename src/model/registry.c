@@ -90,13 +90,27 @@ gem_status gem_family_find(const gem_family **out, gem_gguf *g, gem_error *err)
     return GEM_OK;
 }
 
-gem_status gem_model_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+static gem_status plan_of(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool drafter, gem_error *err)
 {
     const gem_family *f;
     gem_status st = gem_family_find(&f, g, err);
     memset(out, 0, sizeof(*out));
     if (st != GEM_OK) return st;
-    if ((st = f->plan(out, g, n_vocab, err)) != GEM_OK) return st;
+    if (drafter && !f->plan_drafter)
+        return gem_fail(err, GEM_E_UNSUPPORTED, "%s: files of architecture %s bring no drafter",
+                        gem_gguf_path(g), f->arch);
+    st = drafter ? f->plan_drafter(out, g, n_vocab, err) : f->plan(out, g, n_vocab, err);
+    if (st != GEM_OK) return st;
     if ((st = gem_manifest_leftovers(f->manifest, g, err)) != GEM_OK) gem_plan_free(out);
     return st;
+}
+
+gem_status gem_model_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+{
+    return plan_of(out, g, n_vocab, false, err);
+}
+
+gem_status gem_model_plan_drafter(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+{
+    return plan_of(out, g, n_vocab, true, err);
 }

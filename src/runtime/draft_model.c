@@ -86,7 +86,7 @@ gem_status gem_drafter_model(gem_drafter **out, gem_model *draft_model, const ge
     if (st != GEM_OK) return st;
     model_drafter *d = calloc(1, sizeof(*d));
     if (!d) return gem_fail(err, GEM_E_NOMEM, "no memory for a drafter");
-    d->base = (gem_drafter){"model", draft, free_model};
+    d->base = (gem_drafter){"model", draft, free_model, NULL};
     d->model = draft_model;
     gem_sampler_options so;
     gem_sampler_defaults(&so);

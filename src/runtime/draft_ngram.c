@@ -47,6 +47,6 @@ gem_status gem_drafter_ngram(gem_drafter **out, gem_error *err)
 {
     *out = calloc(1, sizeof(**out));
     if (!*out) return gem_fail(err, GEM_E_NOMEM, "no memory for a drafter");
-    **out = (gem_drafter){"ngram", draft, free_ngram};
+    **out = (gem_drafter){"ngram", draft, free_ngram, NULL};
     return GEM_OK;
 }

@@ -107,6 +107,26 @@ static gem_status open_states(gem_model *m, gem_error *err)
     return GEM_OK;
 }
 
+/* Scratch of a drafter that came with the model. */
+static gem_status open_drafter(gem_model *m, gem_error *err)
+{
+    size_t rows = (size_t)m->n_batch, bytes;
+    if (!m->plan.draft_op) return GEM_OK;
+    if (gem_mul_ok(rows, (size_t)m->plan.d_model * sizeof(*m->input), &bytes))
+        m->input = malloc(bytes);
+    if (gem_mul_ok((size_t)GEM_MAX(m->n_states, 1), (size_t)m->plan.d_model * sizeof(*m->edge),
+                   &bytes))
+        m->edge = malloc(bytes);
+    m->want_hidden = malloc(rows);
+    m->hidden = calloc(rows, sizeof(*m->hidden));
+    if (!m->zeros) m->zeros = calloc(rows, sizeof(*m->zeros));
+    if (!m->input || !m->edge || !m->want_hidden || !m->hidden || !m->zeros)
+        return gem_fail(err, GEM_E_NOMEM, "no memory for a drafter's batches of %d rows",
+                        m->n_batch);
+    memset(m->want_hidden, GEM_WANT_HIDDEN, rows);
+    return GEM_OK;
+}
+
 static void copy_page(void *user, int pool, int32_t dst, int32_t src)
 {
     gem_model *m = user;
@@ -179,8 +199,10 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
     if ((st = gem_tokenizer_open(&m->tok, file, err)) != GEM_OK) goto done;
     gem_chat_format_of(&m->chat, m->tok);
     if (!o->vocab_only) {
-        if ((st = gem_model_plan(&m->plan, file, gem_tokenizer_n_vocab(m->tok), err)) != GEM_OK)
-            goto done;
+        int32_t n_vocab = gem_tokenizer_n_vocab(m->tok);
+        st = o->drafter ? gem_model_plan_drafter(&m->plan, file, n_vocab, err)
+                        : gem_model_plan(&m->plan, file, n_vocab, err);
+        if (st != GEM_OK) goto done;
         if (e->change_plan) e->change_plan(&m->plan);
         if (family->warn) family->warn(file, &m->log);
         set_sizes(m, o, e);
@@ -188,6 +210,7 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
                                      m->n_sessions, err)) != GEM_OK)
             goto done;
         if ((st = open_states(m, err)) != GEM_OK) goto done;
+        if ((st = open_drafter(m, err)) != GEM_OK) goto done;
         if ((st = open_scratch(m, err)) != GEM_OK) goto done;
         if ((st = open_backend(m, o, err)) != GEM_OK) goto done;
     }
@@ -238,6 +261,10 @@ void gem_model_close(gem_model *m)
     free(m->free_tape);
     free(m->again_pos);
     free(m->zeros);
+    free(m->want_hidden);
+    free(m->hidden);
+    free(m->input);
+    free(m->edge);
     free(m);
 }
 

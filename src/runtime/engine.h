@@ -57,7 +57,16 @@ struct gem_model {
     int32_t *free_tape;    /* [n_sessions], stack of the tapes no session has */
     int32_t n_free_tapes;
     int32_t *again_pos, *zeros; /* [n_batch], for rows that are run again */
+    /* plans with a drafter only */
+    uint8_t *want_hidden; /* [n_batch] GEM_WANT_HIDDEN, for rows that are run again */
+    const float **hidden; /* [n_batch] */
+    float *input;         /* [n_batch][d_model] */
+    float *edge;          /* [n_states][d_model], the hidden vector before a slot's boundary */
 };
+
+enum {
+    GEM_RECENT = 16
+}; /* hidden vectors a session remembers: GEM_ROLLBACK and one more at least */
 
 struct gem_session {
     gem_model *m; /* borrowed */
@@ -66,7 +75,11 @@ struct gem_session {
     /* recurrent models only */
     gem_state_seq state;
     int32_t tape;
-    int32_t *past;   /* owned, [n_ctx]: tokens at positions below n_pos */
+    int32_t *past; /* owned, [n_ctx]: tokens at positions below n_pos */
+    /* plans with a drafter only: hidden vectors of the positions [recent_from, recent_to), each at
+     * its position modulo GEM_RECENT; those at n_pos and beyond were taken back */
+    float *recent; /* owned, [GEM_RECENT][d_model] */
+    int32_t recent_from, recent_to;
     bool failed;     /* a backend error: may only be freed */
     int32_t n_batch; /* rows in the batch being put together; 0 outside */
     int32_t seq;     /* index in it */
@@ -84,6 +97,16 @@ struct gem_checkpoint {
  * n_batch rows. logits_out as in gem_batch_run. */
 gem_status gem_session_run(gem_session *s, const int32_t *tokens, size_t n_tokens,
                            const uint8_t *want, const float **logits_out, gem_error *err);
+
+/* Plans with a drafter: run its program for the token at position n_pos + ahead, which is not
+ * appended; calls count ahead from 0. The hidden vector before it is the session's own, or for
+ * ahead > 0 what the last call gave. logits of the token behind it, borrowed until the next run.
+ * When the last guess has been made, gem_session_guess_end.
+ * errors  GEM_E_NOMEM  no free KV pages; GEM_E_RANGE  the context ends, or tokens of the session
+ *         must be run again first; GEM_E_DEVICE. Allocates nothing. */
+gem_status gem_session_guess(gem_session *s, int32_t token, int32_t ahead, const float **logits,
+                             gem_error *err);
+void gem_session_guess_end(gem_session *s);
 
 /* SHA-256 in hex over the sorted list of metadata scalars (arrays by kind and length) and of tensor
  * names, types and shapes: names a file's contents without reading its weights. GEM_E_NOMEM. */

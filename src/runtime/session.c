@@ -26,8 +26,13 @@ gem_status gem_session_new(gem_session **out, gem_model *m, gem_error *err)
         st = s->past ? gem_state_seq_init(&s->state, m->states, false, err)
                      : gem_fail(err, GEM_E_NOMEM, "no memory for %d tokens", m->n_ctx);
     }
+    if (st == GEM_OK && m->plan.draft_op) {
+        s->recent = malloc((size_t)GEM_RECENT * (size_t)m->plan.d_model * sizeof(*s->recent));
+        if (!s->recent) st = gem_fail(err, GEM_E_NOMEM, "no memory for hidden vectors");
+    }
     if (st != GEM_OK) {
         gem_kv_seq_deinit(&s->kv);
+        gem_state_seq_deinit(&s->state);
         free(s->past);
         free(s);
         return st;
@@ -47,6 +52,7 @@ void gem_session_free(gem_session *s)
     if (s->m->states) s->m->free_tape[s->m->n_free_tapes++] = s->tape;
     s->m->n_open--;
     free(s->past);
+    free(s->recent);
     free(s);
 }
 
@@ -100,7 +106,8 @@ static gem_status put_rows(gem_model *m, const gem_row *rows, int32_t n_rows, in
         m->token[i] = rows[i].token;
         m->pos[i] = s->n_pos + s->n_batch;
         m->seq[i] = s->seq;
-        m->want[i] = rows[i].want_logits;
+        m->want[i] = rows[i].want_logits ? GEM_WANT_LOGITS : 0;
+        if (m->plan.draft_op) m->want[i] |= GEM_WANT_HIDDEN;
         n_want += rows[i].want_logits;
         s->n_batch++;
         if ((st = check_room(s, (size_t)s->n_batch, err)) != GEM_OK) return st;
@@ -142,6 +149,104 @@ static void commit(gem_session *s, int32_t n)
     gem_kv_commit(&s->kv, n);
 }
 
+/* ---- a drafter that came with the model ---- */
+
+static float *recent_at(const gem_session *s, int32_t pos)
+{
+    return s->recent + (size_t)(pos % GEM_RECENT) * (size_t)s->m->plan.d_model;
+}
+
+/* Beside a slot of recurrent state: the hidden vector of the position before its boundary. */
+static float *edge_at(const gem_model *m, int32_t slot)
+{
+    return m->edge + (size_t)slot * (size_t)m->plan.d_model;
+}
+
+/* The hidden vector of the position before `pos`; zeros at the start of a text, and where the
+ * session does not know it any more (one without recurrent layers went back far): then guesses are
+ * worse, no more. */
+static void put_input(const gem_session *s, int32_t pos, float *out)
+{
+    size_t bytes = (size_t)s->m->plan.d_model * sizeof(*out);
+    bool kept = s->m->states && pos > 0 && pos % GEM_PAGE == 0;
+    if (pos > s->recent_from && pos <= s->recent_to)
+        memcpy(out, recent_at(s, pos - 1), bytes);
+    else if (kept && s->state.slot[pos / GEM_PAGE] >= 0)
+        memcpy(out, edge_at(s->m, s->state.slot[pos / GEM_PAGE]), bytes);
+    else
+        memset(out, 0, bytes);
+}
+
+static void remember(gem_session *s, int32_t pos, const float *hidden)
+{
+    size_t bytes = (size_t)s->m->plan.d_model * sizeof(*hidden);
+    memcpy(recent_at(s, pos), hidden, bytes);
+    if (s->m->states && (pos + 1) % GEM_PAGE == 0)
+        memcpy(edge_at(s->m, s->state.run[(pos + 1) / GEM_PAGE]), hidden, bytes);
+    if (pos < s->recent_from || pos > s->recent_to) s->recent_from = pos;
+    s->recent_to = pos + 1;
+    s->recent_from = GEM_MAX(s->recent_from, s->recent_to - GEM_RECENT);
+}
+
+/* One pass over a batch; a drafter's layer follows it, so that its keys and values are there for
+ * every position. session: by sequence of the batch. */
+static gem_status forward(gem_model *m, gem_batch b, gem_session *const *session, gem_error *err)
+{
+    b.hidden = m->hidden;
+    gem_status st = m->ops->run(m->be, &b, m->logits, err);
+    if (st != GEM_OK || !m->plan.draft_op) return st;
+    for (int32_t r = 0; r < b.n_rows; r++) {
+        gem_session *s = session[b.seq[r]];
+        put_input(s, b.pos[r], m->input + (size_t)r * (size_t)m->plan.d_model);
+        remember(s, b.pos[r], m->hidden[r]);
+    }
+    b.draft = true;
+    b.input = m->input;
+    b.want = (const uint8_t *)m->zeros;
+    return m->ops->run(m->be, &b, m->logits, err);
+}
+
+gem_status gem_session_guess(gem_session *s, int32_t token, int32_t ahead, const float **logits,
+                             gem_error *err)
+{
+    gem_model *m = s->m;
+    int32_t pos = s->n_pos + ahead, need[GEM_KV_MAX_POOLS] = {0};
+    const uint8_t want = GEM_WANT_LOGITS | GEM_WANT_HIDDEN;
+    assert(m->plan.draft_op);
+    if (s->kv.n_pos < s->n_pos || pos >= m->n_ctx)
+        return gem_fail(err, GEM_E_RANGE, "no guess at position %d", pos);
+    gem_kv_need(&s->kv, ahead + 1, need);
+    gem_status st = gem_kv_check(m->kv, need, err);
+    if (st != GEM_OK) return st;
+    gem_kv_append(&s->kv, ahead + 1);
+    for (int l = 0; l < m->plan.n_layers; l++)
+        m->table[l] = gem_kv_table(&s->kv, l);
+    if (ahead == 0) put_input(s, pos, m->input);
+    const gem_batch b = {.n_rows = 1,
+                         .token = &token,
+                         .pos = &pos,
+                         .seq = m->zeros,
+                         .want = &want,
+                         .n_seqs = 1,
+                         .table = m->table,
+                         .draft = true,
+                         .input = m->input,
+                         .hidden = m->hidden};
+    st = m->ops->run(m->be, &b, logits, err);
+    if (st == GEM_OK)
+        memcpy(m->input, m->hidden[0], (size_t)m->plan.d_model * sizeof(*m->input));
+    else
+        s->failed = true;
+    return st;
+}
+
+void gem_session_guess_end(gem_session *s)
+{
+    gem_status st = gem_kv_trim(&s->kv, s->kv.n_pos, NULL); /* pages that were taken ahead */
+    assert(st == GEM_OK);
+    (void)st;
+}
+
 /* Run the next piece of the tokens between the pages' end and the session's position again. */
 static gem_status run_again(gem_session *s, gem_error *err)
 {
@@ -157,12 +262,12 @@ static gem_status run_again(gem_session *s, gem_error *err)
                          .token = s->past + s->kv.n_pos,
                          .pos = m->again_pos,
                          .seq = m->zeros,
-                         .want = (const uint8_t *)m->zeros,
+                         .want = m->want_hidden ? m->want_hidden : (const uint8_t *)m->zeros,
                          .n_seqs = 1,
                          .table = m->table,
                          .state = m->state,
                          .tape = m->tape};
-    st = m->ops->run(m->be, &b, m->logits, err);
+    st = forward(m, b, &s, err);
     if (st == GEM_OK)
         commit(s, n);
     else
@@ -184,11 +289,18 @@ gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows, const
         while (st == GEM_OK && m->batch[i]->kv.n_pos < m->batch[i]->n_pos)
             st = run_again(m->batch[i], err);
     if (st == GEM_OK) {
-        const gem_batch b = {n,      m->token, m->pos,   m->seq, m->want,
-                             n_seqs, m->table, m->state, m->tape};
+        const gem_batch b = {.n_rows = n,
+                             .token = m->token,
+                             .pos = m->pos,
+                             .seq = m->seq,
+                             .want = m->want,
+                             .n_seqs = n_seqs,
+                             .table = m->table,
+                             .state = m->state,
+                             .tape = m->tape};
         for (int32_t i = 0; i < n_seqs; i++)
             take_memory(m->batch[i], m->batch[i]->n_batch, i);
-        st = m->ops->run(m->be, &b, m->logits, err);
+        st = forward(m, b, m->batch, err);
     }
     for (int32_t i = 0; i < n_seqs; i++) {
         gem_session *s = m->batch[i];
@@ -202,7 +314,7 @@ gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows, const
     if (st != GEM_OK) return st;
     if (logits_out)
         for (int32_t i = 0, k = 0; i < n; i++)
-            logits_out[i] = m->want[i] ? m->logits[k++] : NULL;
+            logits_out[i] = m->want[i] & GEM_WANT_LOGITS ? m->logits[k++] : NULL;
     return GEM_OK;
 }
 
@@ -321,6 +433,7 @@ gem_status gem_session_rollback(gem_session *s, const gem_checkpoint *c, gem_err
         gem_kv_seq_copy(&s->kv, &c->kv);
         gem_state_seq_copy(&s->state, &c->state);
         memcpy(s->past, c->past, (size_t)c->n_pos * sizeof(*s->past));
+        s->recent_from = s->recent_to = 0;
     }
     s->n_pos = c->n_pos;
     if (s->m->states) settle(s);

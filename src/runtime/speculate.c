@@ -65,6 +65,7 @@ gem_status gem_speculator_begin(gem_speculator *s, gem_session *session, const i
     if (n_tokens) memcpy(s->token, tokens, n_tokens * sizeof(*tokens));
     s->n_tokens = pos;
     s->session = session;
+    if (s->drafter->begin) s->drafter->begin(s->drafter, session);
     return GEM_OK;
 }
 

@@ -17,13 +17,15 @@ enum { GEM_DRAFT_MAX = 8 }; /* a round is at most one row more; GEM_ROLLBACK cov
 /* Makes guesses. A new one fills in this table in front of its own fields. */
 typedef struct gem_drafter gem_drafter;
 struct gem_drafter {
-    const char *name; /* "ngram", "model": as in records */
+    const char *name; /* "ngram", "model", "own": as in records */
     /* tokens  int32[n_tokens], the whole sequence; all but the last have been run by the target
      * out     at most max guesses of what follows; *n_out may be 0
      * errors  as running a model; a drafter that has no guess is no error */
     gem_status (*draft)(gem_drafter *d, const int32_t *tokens, int32_t n_tokens, int32_t max,
                         int32_t *out, int32_t *n_out, gem_error *err);
     void (*free)(gem_drafter *d);
+    /* The session that the next drafts are for; NULL: the drafter needs none. */
+    void (*begin)(gem_drafter *d, gem_session *s);
 };
 void gem_drafter_free(gem_drafter *d); /* may be NULL */
 
@@ -35,6 +37,11 @@ gem_status gem_drafter_ngram(gem_drafter **out, gem_error *err);
  * first difference) and a free session. Both are borrowed for the drafter's life. */
 gem_status gem_drafter_model(gem_drafter **out, gem_model *draft, const gem_model *target,
                              gem_error *err);
+
+/* The drafter that the target's file brings (Qwen's block that predicts ahead, MTP): greedy
+ * choices from the hidden vector of the last position, each guess from the one before. The target
+ * must have been opened with the option drafter (GEM_E_ARG). */
+gem_status gem_drafter_own(gem_drafter **out, const gem_model *target, gem_error *err);
 
 typedef struct gem_draft_stats {
     uint64_t rounds, tokens;             /* tokens: emitted by rounds; n/rounds a round */

@@ -146,7 +146,7 @@ static inline void check_acceptance_lengths(const plain_run *p, gem_model *m,
             char what[64];
             snprintf(what, sizeof(what), "%d of %d drafts right", right, drafts);
             knowing_drafter d = {
-                {"knowing", knowing_draft, knowing_free}, p, right, m->plan.n_vocab};
+                {"knowing", knowing_draft, knowing_free, NULL}, p, right, m->plan.n_vocab};
             gem_draft_stats s = check_speculation(p, m, so, &d.base, drafts, what);
             assert_int_equal(s.rounds, (p->n - 1 + right) / (right + 1)); /* exactly so many kept */
             for (int32_t i = 0; i < drafts; i++)

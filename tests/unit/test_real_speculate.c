@@ -83,7 +83,7 @@ static void check_prompts(const char *path)
         if (i == 0 && first_prompt == 0) { /* every length, once */
             for (int32_t right = 0; right <= GEM_DRAFT_MAX; right += n_tokens < 64 ? 5 : 1) {
                 knowing_drafter k = {
-                    {"knowing", knowing_draft, knowing_free}, &p, right, m->plan.n_vocab};
+                    {"knowing", knowing_draft, knowing_free, NULL}, &p, right, m->plan.n_vocab};
                 check_speculation(&p, m, &so, &k.base, GEM_DRAFT_MAX, "knowing");
             }
         }

@@ -124,7 +124,7 @@ static void test_a_round_costs_its_rows(void **state)
     gem_sampler_options so = sampler_options(1);
     int32_t prompt[40];
     plain_run p = long_run(m, &so, prompt, 40, 200);
-    knowing_drafter d = {{"knowing", knowing_draft, knowing_free}, &p, 3, 300};
+    knowing_drafter d = {{"knowing", knowing_draft, knowing_free, NULL}, &p, 3, 300};
     int64_t before = fake->n_rows;
     gem_draft_stats s = check_speculation(&p, m, &so, &d.base, 8, "rows");
     int64_t rows = 40 + (int64_t)s.rounds + (int64_t)gem_draft_stats_drafted(&s) + 1;
@@ -204,7 +204,7 @@ static void test_end_tokens_and_the_end_of_the_context(void **state)
         fill_prompt(prompt, 470, salt);
         check_plain(&p, m, &so, prompt, salt % 2 ? 470 : 30, 42);
         n_ended += p.n < 42;
-        knowing_drafter d = {{"knowing", knowing_draft, knowing_free}, &p, salt % 9, 300};
+        knowing_drafter d = {{"knowing", knowing_draft, knowing_free, NULL}, &p, salt % 9, 300};
         check_speculation(&p, m, &so, &d.base, 8, "to its end");
         free(p.last);
     }

@@ -119,6 +119,7 @@ static void take_work(gem_backend *be)
     be->seq = gem_cpu_take(be, rows * sizeof(int32_t));
     be->row_of = gem_cpu_take(be, rows * sizeof(int32_t));
     be->block = gem_cpu_take(be, rows * sizeof(cpu_block));
+    if (p->draft_op) be->hidden = gem_cpu_take(be, rows * (size_t)p->d_model * sizeof(float));
     size_t delta_floats = 0;
     if (p->recurrent.n_layers) {
         be->group = gem_cpu_take(be, rows * sizeof(cpu_seq));
@@ -197,7 +198,6 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     }
     for (size_t i = 0; i < p->n_ops; i++) {
         be->op[i].range = be->ranges + i * (size_t)be->n_threads;
-        if (p->op[i].kind == GEM_OP_QKV || p->op[i].kind == GEM_OP_DELTA) be->last_append = i;
         for (int l = 0; l < p->op[i].layer; l++)
             be->op[i].recurrent += p->layer[l].n_kv_heads == 0;
     }

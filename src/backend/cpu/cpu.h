@@ -93,13 +93,15 @@ struct gem_backend {
     /* of the run in hand */
     const gem_batch *batch;
     int32_t *pos, *seq, *row_of; /* [n_batch]; after the last append: of the wanted rows only */
-    int32_t n_wanted;
-    cpu_block *block; /* [n_batch] */
+    int32_t n_wanted, n_logits;  /* rows that want anything; that want logits */
+    float *hidden;               /* [n_batch][d_model]; plans with a draft_op */
+    cpu_block *block;            /* [n_batch] */
     int n_blocks;
     float *partial; /* split decode: [rows][heads][chunks][head_dim + 2] */
     size_t partial_floats;
-    size_t last_append; /* index of the last QKV or DELTA op: later ops see wanted rows only */
-    cpu_seq *group;     /* [n_groups], at most n_batch; recurrent models only */
+    size_t first_op, end_op; /* of the program that runs */
+    size_t last_append;      /* index of its last QKV or DELTA op: later ops see wanted rows only */
+    cpu_seq *group;          /* [n_groups], at most n_batch; recurrent models only */
     int32_t n_groups, n_levels;
     int32_t *order, *group_of, *group_of_row; /* [n_batch] rows by group; the group of each place */
 };

@@ -141,10 +141,10 @@ enum { AHEAD_BYTES = 128 << 10, AHEAD_PIECE = 256 };
 void gem_cpu_ahead_of(cpu_ahead *a, const gem_backend *be, int tid, size_t first_op)
 {
     size_t i = first_op;
-    while (i < be->plan->n_ops && !be->op[i].n_panels)
+    while (i < be->end_op && !be->op[i].n_panels)
         i++;
     a->left = 0;
-    if (i == be->plan->n_ops) return;
+    if (i == be->end_op) return;
     int32_t n_rows = i <= be->last_append ? be->batch->n_rows : be->n_wanted;
     if (n_rows != 1) return; /* with more rows the time does not go into memory */
     const gem_range *r = &be->op[i].range[tid];

@@ -67,14 +67,24 @@ static void angles(const pass *p)
     }
 }
 
-static void norm(const pass *p, const gem_op *op)
+static void input(const pass *p, const gem_op *op)
 {
     int64_t lo, hi, d = p->be->plan->d_model;
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++)
+        memcpy(gem_cpu_row(p->be, op->input.dst, r), p->be->batch->input + r * d,
+               (size_t)d * sizeof(float));
+}
+
+static void norm(const pass *p, const gem_op *op)
+{
+    int64_t lo, hi, d = p->be->plan->d_model, width = op->norm.at + d;
+    gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
         p->be->k.norm(gem_cpu_row(p->be, op->norm.src, r), op->norm.w, d, op->norm.eps,
-                      gem_cpu_row(p->be, op->norm.dst, r));
-        quantize_row(p->be, op->norm.dst, r, d);
+                      gem_cpu_row(p->be, op->norm.dst, r) + op->norm.at);
+        if (width == p->be->plan->buf_width[op->norm.dst])
+            quantize_row(p->be, op->norm.dst, r, width);
     }
 }
 
@@ -409,7 +419,7 @@ static void select_wanted(pass *p, size_t i)
     const gem_op *op = &be->plan->op[i];
     if (p->tid == 0 && be->n_wanted < p->n) {
         gem_buf alive = op->kind == GEM_OP_DELTA ? op->delta.dst : op->qkv.q, x = -1;
-        for (size_t j = i + 1; j < be->plan->n_ops && x < 0; j++)
+        for (size_t j = i + 1; j < be->end_op && x < 0; j++)
             if (be->plan->op[j].kind == GEM_OP_RESIDUAL) x = be->plan->op[j].residual.x;
         for (int32_t w = 0; w < be->n_wanted; w++) {
             int32_t r = be->row_of[w];
@@ -420,6 +430,26 @@ static void select_wanted(pass *p, size_t i)
         }
     }
     p->n = be->n_wanted;
+    gem_team_barrier(be->team);
+}
+
+/* Hidden vectors of the rows that want them are kept apart, then only rows with logits matter. */
+static void keep_hidden(pass *p, const gem_op *op)
+{
+    gem_backend *be = p->be;
+    size_t d = (size_t)be->plan->d_model;
+    for (int32_t w = 0, k = 0, l = 0; p->tid == 0 && w < be->n_wanted; w++) {
+        uint8_t want = be->batch->want[be->row_of[w]];
+        if (want & GEM_WANT_HIDDEN) {
+            be->batch->hidden[k] = be->hidden + (size_t)k * d;
+            memcpy(be->hidden + (size_t)k++ * d, gem_cpu_row(be, op->head.src, w),
+                   d * sizeof(float));
+        }
+        if (!(want & GEM_WANT_LOGITS)) continue;
+        if (l < w) move_row(be, op->head.src, l, w);
+        l++;
+    }
+    p->n = be->n_logits;
     gem_team_barrier(be->team);
 }
 
@@ -451,14 +481,17 @@ static void region(void *ctx, int tid)
     gem_backend *be = ctx;
     const gem_plan *plan = be->plan;
     pass p = {be, tid, be->batch->n_rows, {0}};
-    gem_cpu_ahead_of(&p.ahead, be, tid, 0);
+    gem_cpu_ahead_of(&p.ahead, be, tid, be->first_op);
     angles(&p);
-    for (size_t i = 0; i < plan->n_ops && p.n > 0; i++) {
+    for (size_t i = be->first_op; i < be->end_op && p.n > 0; i++) {
         const cpu_op *o = &be->op[i];
         const gem_op *op = o->op;
         switch (op->kind) {
         case GEM_OP_EMBED:
             embed(&p, op);
+            break;
+        case GEM_OP_INPUT:
+            input(&p, op);
             break;
         case GEM_OP_NORM:
             norm(&p, op);
@@ -486,8 +519,10 @@ static void region(void *ctx, int tid)
             glu(&p, op);
             break;
         case GEM_OP_HEAD:
-            gem_cpu_linear(be, tid, p.n, o, op->head.src, NULL, be->logits);
+            if (plan->draft_op) keep_hidden(&p, op);
             p.ahead.left = 0;
+            if (p.n == 0) break;
+            gem_cpu_linear(be, tid, p.n, o, op->head.src, NULL, be->logits);
             gem_team_barrier(be->team);
             head_finish(&p, op);
             break;
@@ -497,31 +532,47 @@ static void region(void *ctx, int tid)
     }
 }
 
+/* Which ops run: the model's, or its drafter's. */
+static void choose_program(gem_backend *be, const gem_batch *b)
+{
+    const gem_plan *plan = be->plan;
+    be->first_op = b->draft ? plan->draft_op : 0;
+    be->end_op = b->draft || !plan->draft_op ? plan->n_ops : plan->draft_op;
+    for (size_t i = be->first_op; i < be->end_op; i++)
+        if (plan->op[i].kind == GEM_OP_QKV || plan->op[i].kind == GEM_OP_DELTA) be->last_append = i;
+}
+
 gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err)
 {
     if (b->n_rows < 1 || b->n_rows > be->opt.n_batch)
         return gem_fail(err, GEM_E_ARG, "cpu: a batch of %d rows; 1 to %d are possible", b->n_rows,
                         be->opt.n_batch);
+    if (b->draft && (!be->plan->draft_op || !b->input))
+        return gem_fail(err, GEM_E_ARG, "cpu: a batch for a drafter that the plan does not have");
     be->batch = b;
-    be->n_wanted = 0;
+    be->n_wanted = be->n_logits = 0;
     gem_cpu_key_angles(be, b);
+    choose_program(be, b);
     for (int32_t r = 0; r < b->n_rows; r++) {
         be->pos[r] = b->pos[r];
         be->seq[r] = b->seq[r];
         if (b->want[r]) be->row_of[be->n_wanted++] = r;
+        be->n_logits += b->want[r] & GEM_WANT_LOGITS;
     }
-    if (be->n_wanted > be->opt.n_logits)
-        return gem_fail(err, GEM_E_ARG, "cpu: %d rows want logits; at most %d can", be->n_wanted,
+    if (be->n_logits > be->opt.n_logits)
+        return gem_fail(err, GEM_E_ARG, "cpu: %d rows want logits; at most %d can", be->n_logits,
                         be->opt.n_logits);
-    gem_status st = gem_cpu_recurrent_begin(be, err);
+    gem_status st = b->draft ? GEM_OK : gem_cpu_recurrent_begin(be, err);
     if (st != GEM_OK) return st;
-    for (size_t i = 0; i < be->plan->n_ops; i++) {
+    for (size_t i = be->first_op; i < be->end_op; i++) {
         const cpu_op *o = &be->op[i];
-        int32_t n = i <= be->last_append ? b->n_rows : be->n_wanted;
+        int32_t n = i <= be->last_append         ? b->n_rows
+                    : o->op->kind == GEM_OP_HEAD ? be->n_logits
+                                                 : be->n_wanted;
         if (o->n_panels) gem_ranges_set(o->range, be->n_threads, gem_cpu_linear_items(be, o, n));
     }
     gem_team_run(be->team, region, be);
-    for (int32_t w = 0; w < be->n_wanted; w++)
+    for (int32_t w = 0; w < be->n_logits; w++)
         logits[w] = be->logits + (size_t)w * be->ld_logits;
     return GEM_OK;
 }

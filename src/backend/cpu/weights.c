@@ -135,7 +135,8 @@ static gem_status bind_op(gem_backend *be, cpu_op *o, gem_error *err)
                 return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for biases of layer %d",
                                 op->layer);
         }
-        be->decode_bytes += (uint64_t)o->w[i]->n_panels * o->w[i]->panel_bytes;
+        bool drafter = be->plan->draft_op && op >= be->plan->op + be->plan->draft_op;
+        if (!drafter) be->decode_bytes += (uint64_t)o->w[i]->n_panels * o->w[i]->panel_bytes;
         gem_buf src = op->kind == GEM_OP_HEAD ? op->head.src : op->linear.src;
         if (o->w[i]->type < GEM_N_QPANELS) be->quantized[src] = true;
     }

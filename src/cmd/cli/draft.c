@@ -1,16 +1,27 @@
 /* draft.c - see draft.h. */
 #include "cmd/cli/draft.h"
 
+static bool is(const cli_draft *d, const char *word)
+{
+    return d->arg && strcmp(d->arg, word) == 0;
+}
+
+void cli_draft_options(gem_model_options *opt, const cli_draft *d)
+{
+    opt->drafter = is(d, "own");
+}
+
 gem_status cli_draft_open(cli_draft *d, const gem_model *target, const gem_model_options *opt,
                           gem_error *err)
 {
     char path[4096];
     if (!d->arg) return GEM_OK;
-    bool ngram = strcmp(d->arg, "ngram") == 0;
-    if (!d->max) d->max = ngram ? CLI_DRAFT_NGRAM : CLI_DRAFT_MODEL;
-    if (ngram) return gem_drafter_ngram(&d->drafter, err);
+    if (!d->max) d->max = is(d, "ngram") ? CLI_DRAFT_NGRAM : CLI_DRAFT_MODEL;
+    if (is(d, "ngram")) return gem_drafter_ngram(&d->drafter, err);
+    if (is(d, "own")) return gem_drafter_own(&d->drafter, target, err);
     gem_model_options o = *opt;
     o.n_sessions = 1;
+    o.drafter = false;
     o.n_ctx = target->n_ctx;
     gem_status st = cli_model_path(d->arg, path, sizeof(path), err);
     if (st == GEM_OK) st = gem_model_open(&d->model, path, &o, err);
