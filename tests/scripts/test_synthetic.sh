@@ -68,6 +68,22 @@ expect 0 "inspect gemma4-31b" "$gem" inspect "$tmp/31b.gguf"
 has "inspect gemma4-31b" "$tmp/out" "accepted: gemma4, 60 layers, width 5376, vocabulary 262144"
 holds "the file is mostly holes" test "$(du -k "$tmp/31b.gguf" | cut -f1)" -lt 100000
 rm -f "$tmp/31b.gguf"
+# a hybrid, with the drafter its file brings
+model=$tmp/qwen35.gguf
+expect 0 "synth qwen35" "$bin/gem-synth-model" -p qwen35-tiny --nextn --out "$model" --quiet
+expect 0 "print-config qwen35" "$gem" print-config "$model" --state-bytes 0 -c 512
+holds "print-config qwen35: recurrent state beside the KV" jq -e '.recurrent.states == 12 and .recurrent.snapshot_bytes == 0 and
+    .recurrent.bytes == 12 * .recurrent.state_bytes and .recurrent.tape_bytes > 0 and .kv.bytes > 0' "$tmp/out"
+expect 0 "run qwen35" "$gem" run "$model" --raw -p "hello" -n 80 -q
+cp "$tmp/out" "$tmp/first"
+for option in "--draft own" "--draft own --draft-max 1" "--draft ngram" "--draft $model" "--state-bytes 0 --threads 1" "--batch 1"; do
+    read -r -a words <<<"$option"
+    expect 0 "run qwen35 $option" "$gem" run "$model" --raw -p "hello" -n 80 -q "${words[@]}"
+    holds "run qwen35 $option: the same text" cmp -s "$tmp/out" "$tmp/first"
+done
+expect 0 "bench qwen35 with its drafter" "$bin/gem-bench" --model "$model" --prompt-tokens 16 --generation-tokens 12 --repetitions 1 --draft own
+holds "its guesses change no token" jq -e '.tokens_identical and .rows[1].draft.drafter == "own" and .rows[1].draft.drafted > 0' "$tmp/out"
+expect 3 "a file without drafter" "$gem" run "$tmp/gemma3.gguf" --raw -p "hello" --draft own
 
 if command -v valgrind >/dev/null && ! grep -q '^GEM_SANITIZE:[^=]*=.' "$bin/CMakeCache.txt"; then
     isa=ref
