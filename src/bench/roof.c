@@ -33,7 +33,7 @@ struct bench_roof {
 /* Four streams, line by line in turn, so that several memory pages are open at once: the fastest of
  * what was tried on Zen 3 (1, 2, 8 or 16 streams and software prefetches are 2 to 40 % slower). The
  * sum keeps the loads alive. */
-static uint64_t read_part(const uint8_t *p, size_t bytes)
+static inline __attribute__((always_inline)) uint64_t read_streams(const uint8_t *p, size_t bytes)
 {
     size_t quarter = bytes / STREAMS;
     vec a = {0}, b = {0}, c = {0}, d = {0};
@@ -45,6 +45,27 @@ static uint64_t read_part(const uint8_t *p, size_t bytes)
     }
     a += b + c + d;
     return a[0] + a[1] + a[2] + a[3];
+}
+
+static uint64_t read_any(const uint8_t *p, size_t bytes)
+{
+    return read_streams(p, bytes);
+}
+
+#if defined(__x86_64__)
+/* Loads of 32 bytes bring a fifth more than two of 16. */
+__attribute__((target("avx2"))) static uint64_t read_avx2(const uint8_t *p, size_t bytes)
+{
+    return read_streams(p, bytes);
+}
+#endif
+
+static uint64_t read_part(const uint8_t *p, size_t bytes)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) return read_avx2(p, bytes);
+#endif
+    return read_any(p, bytes);
 }
 
 static void *read_loop(void *user)
