@@ -12,6 +12,9 @@ import urllib.parse
 
 BIN = os.environ.get("GEM_BIN_DIR", "build")
 
+# logit_bias that forbids the tiny models' markers, so that an answer ends by its length alone
+ENDLESS = {str(token): -100 for token in range(1000, 1024)}
+
 
 def synthetic(folder, name, arch, *options):
     path = os.path.join(folder, name + ".gguf")

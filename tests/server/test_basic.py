@@ -4,7 +4,7 @@ import subprocess
 import time
 
 import pytest
-from serving import BIN, Server, user
+from serving import BIN, ENDLESS, Server, user
 
 
 def test_health_models_props(server):
@@ -132,7 +132,7 @@ def test_ends_on_sigterm(tiny):
 
 def test_drain_limit_ends_streams_with_an_event(tiny):
     with Server(tiny, "--context", "8192", "--drain", "0.2", "-T", "0") as s:
-        stream = s.chat_stream("count", max_tokens=8000)
+        stream = s.chat_stream("count", max_tokens=8000, logit_bias=ENDLESS)
         events = stream.events()
         next(events)
         s.terminate()

@@ -5,7 +5,7 @@ import time
 
 import openai
 import pytest
-from serving import Server, user
+from serving import ENDLESS, Server, user
 
 
 def test_plain(client):
@@ -58,7 +58,8 @@ def test_errors(server, client):
 
 
 def test_close_after_three_chunks(server, client):
-    s = client.chat.completions.create(model="tiny", messages=user("hi"), max_tokens=1900, stream=True)
+    s = client.chat.completions.create(model="tiny", messages=user("hi"), max_tokens=1900, stream=True,
+                                       logit_bias=ENDLESS)
     for i, _ in enumerate(s):
         if i == 3:
             break
@@ -86,14 +87,16 @@ def test_models(client):
 
 def test_timeout_cancels_on_the_server(server, client):
     with pytest.raises(openai.APITimeoutError):
-        client.with_options(timeout=0.3).chat.completions.create(model="tiny", messages=user("hello " * 300), max_tokens=1700)
+        client.with_options(timeout=0.05).chat.completions.create(
+            model="tiny", messages=user("hello " * 30), max_tokens=1700, logit_bias=ENDLESS)
     assert server.until_idle(1.5) < 1.5
 
 
 def test_failed_stream_is_an_error(tiny):
     """An error event in a stream raises APIError with its code: here the server is told to end."""
     with Server(tiny, "--context", "8192", "--drain", "0.1", "-T", "0") as s:
-        stream = s.openai().chat.completions.create(model="tiny", messages=user("hi"), max_tokens=8000, stream=True)
+        stream = s.openai().chat.completions.create(model="tiny", messages=user("hi"), max_tokens=8000, stream=True,
+                                                      logit_bias=ENDLESS)
         with pytest.raises(openai.APIError) as e:
             for i, _ in enumerate(stream):
                 if i == 2:
