@@ -35,7 +35,7 @@ tests() {
     shift
     report=$PWD/$dir/test-report.xml
     rm -f "$report"
-    ctest --test-dir "$dir" --output-on-failure --timeout 600 --output-junit "$report" "$@" || code=$?
+    ctest --test-dir "$dir" -j "$(nproc)" --output-on-failure --timeout 600 --output-junit "$report" "$@" || code=$?
     if [ ! -s "$report" ]; then
         failed=$((failed + 1))
         return
