@@ -23,6 +23,12 @@ typedef struct gem_log {
 } gem_log;
 void gem_logf(const gem_log *log, gem_log_level level, const char *fmt, ...) GEM_PRINTF(3, 4);
 
+static inline bool gem_text_ends(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n >= k && strcmp(s + n - k, tail) == 0;
+}
+
 /* Sizes that came from outside are added and multiplied with these; false on overflow. */
 static inline bool gem_mul_ok(size_t a, size_t b, size_t *out)
 {

@@ -96,47 +96,26 @@ static gem_status refuse(const gem_gguf *g, const char *what, const char *why, g
                     gem_gguf_path(g), what, why);
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
-/* By its tensors, so that the feature is named even where a key was left out. */
-static gem_status check_tensors(const gem_gguf *g, gem_error *err)
-{
-    static const struct {
-        const char *part, *why;
-    } foreign[] = {
-        {"per_layer_", "per-layer embeddings (E2B, E4B)"},
-        {".inp_gate.", "per-layer embeddings (E2B, E4B)"},
-        {".proj.weight", "per-layer embeddings (E2B, E4B)"},
-        {".post_norm.", "per-layer embeddings (E2B, E4B)"},
-        {"ffn_gate_inp", "a mixture of experts (26B-A4B)"},
-        {"_exps.", "a mixture of experts (26B-A4B)"},
-        {".pre_ffw_norm_2.", "a mixture of experts (26B-A4B)"},
-        {".post_ffw_norm_1.", "a mixture of experts (26B-A4B)"},
-        {".post_ffw_norm_2.", "a mixture of experts (26B-A4B)"},
-        {".attn_qkv.", "fused attention weights"},
-        {"nextn.", "a drafter, which runs only beside its target model"},
-        {"masked_embd_", "a drafter, which runs only beside its target model"},
-        {"v.", "a vision tower, which belongs into a projector file"},
-        {"a.", "an audio tower, which belongs into a projector file"},
-        {"mm.", "a multimodal projector"},
-    };
-    for (size_t i = 0; i < gem_gguf_n_tensors(g); i++) {
-        const char *name = gem_gguf_tensor_at(g, i)->name;
-        if ((ends_with(name, ".scale") || ends_with(name, ".input_scale")) &&
-            !strstr(name, "ffn_gate_inp") && !strstr(name, "_exps"))
-            return refuse(g, name, "weights with scales beside them (NVFP4)", err);
-        for (size_t k = 0; k < ARRAY_LEN(foreign); k++) {
-            const char *at = strstr(name, foreign[k].part);
-            bool prefix = strlen(foreign[k].part) <= 3; /* "v.", "a.", "mm.": names begin so */
-            if (at && (!prefix || at == name)) return refuse(g, name, foreign[k].why, err);
-        }
-    }
-    return GEM_OK;
-}
+/* Known by its tensors, so that the feature is named even where a key was left out. */
+static const gem_foreign foreign[] = {
+    {"per_layer_", "per-layer embeddings (E2B, E4B)"},
+    {".inp_gate.", "per-layer embeddings (E2B, E4B)"},
+    {".proj.weight", "per-layer embeddings (E2B, E4B)"},
+    {".post_norm.", "per-layer embeddings (E2B, E4B)"},
+    {"ffn_gate_inp", "a mixture of experts (26B-A4B)"},
+    {"_exps.", "a mixture of experts (26B-A4B)"},
+    {".pre_ffw_norm_2.", "a mixture of experts (26B-A4B)"},
+    {".post_ffw_norm_1.", "a mixture of experts (26B-A4B)"},
+    {".post_ffw_norm_2.", "a mixture of experts (26B-A4B)"},
+    {".scale$", "weights with scales beside them (NVFP4)"},
+    {".input_scale$", "weights with scales beside them (NVFP4)"},
+    {".attn_qkv.", "fused attention weights"},
+    {"nextn.", "a drafter, which runs only beside its target model"},
+    {"masked_embd_", "a drafter, which runs only beside its target model"},
+    {"^v.", "a vision tower, which belongs into a projector file"},
+    {"^a.", "an audio tower, which belongs into a projector file"},
+    {"^mm.", "a multimodal projector"},
+};
 
 static gem_status check_relatives(const gem_gguf *g, const params *p, gem_error *err)
 {
@@ -149,7 +128,8 @@ static gem_status check_relatives(const gem_gguf *g, const params *p, gem_error 
     if (p->experts)
         return refuse(g, "key " ARCH ".expert_count is not 0", "a mixture of experts (26B-A4B)",
                       err);
-    return check_tensors(g, err);
+    const char *why, *name = gem_manifest_foreign(g, foreign, ARRAY_LEN(foreign), &why);
+    return name ? refuse(g, name, why, err) : GEM_OK;
 }
 
 /* ---- keys of several shapes ---- */
@@ -410,7 +390,7 @@ static bool norms_above_one(const gem_gguf *g)
 {
     for (size_t i = 0; i < gem_gguf_n_tensors(g); i++) {
         const gem_tensor *t = gem_gguf_tensor_at(g, i);
-        if (!ends_with(t->name, "norm.weight")) continue;
+        if (!gem_text_ends(t->name, "norm.weight")) continue;
         for (uint64_t k = 0; k < t->dim[0]; k++)
             if (gem_vector(t)[k] < 1.0f) return false;
     }
@@ -421,7 +401,8 @@ static bool scales_are_one(const gem_gguf *g)
 {
     for (size_t i = 0; i < gem_gguf_n_tensors(g); i++) {
         const gem_tensor *t = gem_gguf_tensor_at(g, i);
-        if (ends_with(t->name, "layer_output_scale.weight") && *gem_vector(t) != 1.0f) return false;
+        if (gem_text_ends(t->name, "layer_output_scale.weight") && *gem_vector(t) != 1.0f)
+            return false;
     }
     return true;
 }

@@ -146,3 +146,25 @@ const float *gem_vector(const gem_tensor *t)
 {
     return t ? (const float *)(const void *)t->data : NULL;
 }
+
+static bool has_part(const char *name, const char *part)
+{
+    size_t n = strlen(part), len = strlen(name);
+    if (part[0] == '^') return strncmp(name, part + 1, n - 1) == 0;
+    if (part[n - 1] != '$') return strstr(name, part) != NULL;
+    return len >= n - 1 && strncmp(name + len - (n - 1), part, n - 1) == 0;
+}
+
+const char *gem_manifest_foreign(const gem_gguf *g, const gem_foreign *table, size_t n,
+                                 const char **why)
+{
+    for (size_t i = 0; i < gem_gguf_n_tensors(g); i++) {
+        const char *name = gem_gguf_tensor_at(g, i)->name;
+        for (size_t k = 0; k < n; k++)
+            if (has_part(name, table[k].part)) {
+                *why = table[k].why;
+                return name;
+            }
+    }
+    return NULL;
+}

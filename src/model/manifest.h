@@ -94,6 +94,16 @@ void gem_weights_free(gem_weights *w); /* contents */
 /* GEM_E_FORMAT when a key of the family's namespace or any tensor was not explained. */
 gem_status gem_manifest_leftovers(const gem_manifest *m, const gem_gguf *g, gem_error *err);
 
+/* A feature of a relative that a family does not run, known by a tensor's name: `part` stands
+ * anywhere in it, at its start (^...) or at its end (...$). */
+typedef struct gem_foreign {
+    const char *part, *why;
+} gem_foreign;
+/* The first tensor that has one of the n parts, and which; the table's order counts for one tensor.
+ * NULL: none. */
+const char *gem_manifest_foreign(const gem_gguf *g, const gem_foreign *table, size_t n,
+                                 const char **why);
+
 /* What a key of a file means, for people: NULL when the manifest does not know it. */
 const gem_key_spec *gem_manifest_key(const gem_manifest *m, const char *key);
 

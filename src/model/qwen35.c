@@ -117,12 +117,6 @@ static gem_status refuse(const gem_gguf *g, const char *what, const char *why, g
                     gem_gguf_path(g), what, why);
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Whether the file has any tensor of that block. */
 static bool has_block(const gem_gguf *g, uint32_t block)
 {
@@ -133,31 +127,26 @@ static bool has_block(const gem_gguf *g, uint32_t block)
     return false;
 }
 
+static const gem_foreign foreign[] = {
+    {"^v.", "a vision tower, which belongs into a projector file"},
+    {"^mm.", "a vision tower, which belongs into a projector file"},
+    {".scale$", "weights with scales beside them (NVFP4)"},
+    {".input_scale$", "weights with scales beside them (NVFP4)"},
+    {"ffn_gate_inp", "a mixture of experts"},
+    {"_exps.", "a mixture of experts"},
+    {"ssm_ba.", "projections packed as in Qwen3-Next, with V heads in another order"},
+    {"ssm_in.", "projections packed as in Qwen3-Next, with V heads in another order"},
+};
+
 static gem_status check_relatives(const gem_gguf *g, const params *p, gem_error *err)
 {
-    static const struct {
-        const char *part, *why;
-    } foreign[] = {
-        {"ffn_gate_inp", "a mixture of experts"},
-        {"_exps.", "a mixture of experts"},
-        {"ssm_ba.", "projections packed as in Qwen3-Next, with V heads in another order"},
-        {"ssm_in.", "projections packed as in Qwen3-Next, with V heads in another order"},
-    };
     if (p->experts)
         return refuse(g, "key " ARCH ".expert_count is not 0", "a mixture of experts", err);
     if (!has_block(g, 0))
         return refuse(g, "no tensor of blk.0",
                       "a drafter cut out of its model: give the whole file", err);
-    for (size_t i = 0; i < gem_gguf_n_tensors(g); i++) {
-        const char *name = gem_gguf_tensor_at(g, i)->name;
-        if (strncmp(name, "v.", 2) == 0 || strncmp(name, "mm.", 3) == 0)
-            return refuse(g, name, "a vision tower, which belongs into a projector file", err);
-        if (ends_with(name, ".scale") || ends_with(name, ".input_scale"))
-            return refuse(g, name, "weights with scales beside them (NVFP4)", err);
-        for (size_t k = 0; k < ARRAY_LEN(foreign); k++)
-            if (strstr(name, foreign[k].part)) return refuse(g, name, foreign[k].why, err);
-    }
-    return GEM_OK;
+    const char *why, *name = gem_manifest_foreign(g, foreign, ARRAY_LEN(foreign), &why);
+    return name ? refuse(g, name, why, err) : GEM_OK;
 }
 
 /* Some exporters say by a key that V heads are grouped as in the original weights: head h with K
@@ -455,7 +444,7 @@ static double mean_norm(const gem_gguf *g)
     double sum = 0.0, n = 0.0;
     for (size_t i = 0; i < gem_gguf_n_tensors(g); i++) {
         const gem_tensor *t = gem_gguf_tensor_at(g, i);
-        if (!ends_with(t->name, ".attn_norm.weight")) continue;
+        if (!gem_text_ends(t->name, ".attn_norm.weight")) continue;
         for (uint64_t k = 0; k < t->dim[0]; k++)
             sum += (double)gem_vector(t)[k];
         n += (double)t->dim[0];

@@ -311,6 +311,26 @@ gem_job *gem_params_talk(gem_server *s, const gem_wire *w, gem_params *p, gem_di
     return j;
 }
 
+gem_job *gem_params_chat(gem_server *s, const gem_wire *w, json_t *chat, void *state,
+                         const char *id_prefix, gem_fault *f)
+{
+    gem_params p = {0};
+    gem_dialogue *d = NULL;
+    gem_job *j = NULL;
+    if (chat && !state)
+        gem_fault_set(f, 500, "server_error", "internal_error", NULL, "out of memory");
+    if (chat && state && gem_params_read(s, chat, &p, f) && gem_dialogue_read(s, chat, &d, f))
+        j = gem_params_talk(s, w, &p, d, id_prefix, f);
+    else
+        gem_params_deinit(&p);
+    json_decref(chat);
+    if (j)
+        j->wire_state = state;
+    else
+        free(state);
+    return j;
+}
+
 /* ---- what answers report ---- */
 
 const char *gem_finish_name(gem_finish f)

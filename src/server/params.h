@@ -25,6 +25,11 @@ gem_job *gem_params_job(gem_server *s, const gem_wire *w, gem_params *p, gem_job
 gem_job *gem_params_talk(gem_server *s, const gem_wire *w, gem_params *p, gem_dialogue *d,
                          const char *id_prefix, gem_fault *f);
 
+/* A job from a request that was rewritten as a chat request (NULL: f says why). Takes chat and state,
+ * the wire's own, in any case; state NULL: there was no memory for it. */
+gem_job *gem_params_chat(gem_server *s, const gem_wire *w, json_t *chat, void *state,
+                         const char *id_prefix, gem_fault *f);
+
 /* ---- pieces that wires write ---- */
 /* {"prompt_tokens":..,...}: usage as chat and completions have it. */
 void gem_put_usage(const gem_job *j, gem_bytes *out);

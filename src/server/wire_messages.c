@@ -247,22 +247,8 @@ typedef struct blocks { /* wire_state of a stream */
 
 static gem_job *read_request(gem_server *s, const json_t *body, gem_fault *f)
 {
-    gem_params p = {0};
-    gem_dialogue *d = NULL;
-    json_t *chat = to_chat(body, f);
-    blocks *b = calloc(1, sizeof(*b));
-    bool ok = chat && b && gem_params_read(s, chat, &p, f) && gem_dialogue_read(s, chat, &d, f);
-    json_decref(chat);
-    gem_job *j = NULL;
-    if (ok)
-        j = gem_params_talk(s, &gem_wire_messages, &p, d, "msg_", f);
-    else
-        gem_params_deinit(&p);
-    if (j)
-        j->wire_state = b;
-    else
-        free(b);
-    return j;
+    return gem_params_chat(s, &gem_wire_messages, to_chat(body, f), calloc(1, sizeof(blocks)), "msg_",
+                           f);
 }
 
 bool gem_post_count_tokens(gem_server *s, const json_t *body, gem_bytes *out, gem_fault *f)

@@ -198,24 +198,9 @@ typedef struct items { /* wire_state */
 
 static gem_job *read_request(gem_server *s, const json_t *body, gem_fault *f)
 {
-    gem_params p = {0};
-    gem_dialogue *d = NULL;
-    json_t *chat = to_chat(body, f);
     items *it = calloc(1, sizeof(*it));
-    bool ok = chat && it && gem_params_read(s, chat, &p, f) && gem_dialogue_read(s, chat, &d, f);
-    json_decref(chat);
-    gem_job *j = NULL;
-    if (ok)
-        j = gem_params_talk(s, &gem_wire_responses, &p, d, "resp_", f);
-    else
-        gem_params_deinit(&p);
-    if (j) {
-        gem_random_hex(it->tail, 12);
-        j->wire_state = it;
-    } else {
-        free(it);
-    }
-    return j;
+    if (it) gem_random_hex(it->tail, 12);
+    return gem_params_chat(s, &gem_wire_responses, to_chat(body, f), it, "resp_", f);
 }
 
 /* ---- items as JSON ---- */

@@ -20,12 +20,6 @@ const synth_mix *synth_mix_by_name(const char *name)
     return NULL;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* The first and last eighth of the layers, and every third between. `i` counts tensors of this kind
  * in file order, which need not be the order of the layers: real files carry the same trace. */
 static bool more_bits(int i, int n)
@@ -46,7 +40,7 @@ static gem_dtype fit(gem_dtype t, uint64_t row)
 
 static bool is_values(const char *name)
 {
-    return ends_with(name, ".attn_v.weight") || ends_with(name, ".attn_qkv.weight");
+    return gem_text_ends(name, ".attn_v.weight") || gem_text_ends(name, ".attn_qkv.weight");
 }
 
 void synth_assign_types(synth_model *m, const synth_mix *mix)
@@ -66,7 +60,7 @@ void synth_assign_types(synth_model *m, const synth_mix *mix)
             type = GEM_DTYPE_Q6_K;
         else if (is_values(t->name))
             extra = more_bits(n_v++, all_v);
-        else if (ends_with(t->name, ".ffn_down.weight"))
+        else if (gem_text_ends(t->name, ".ffn_down.weight"))
             extra = more_bits(n_down++, m->shape.n_layers + m->shape.nextn);
         if (mix->more_bits && extra) type = GEM_DTYPE_Q6_K;
         t->dtype = fit(type, t->dim[0]);
