@@ -45,7 +45,9 @@ static gem_status draft(gem_drafter *base, const int32_t *tokens, int32_t n_toke
     memcpy(d->held + d->n_held, tokens + d->n_held, (size_t)n_new * sizeof(*tokens));
     d->n_held = n_tokens;
     for (;;) {
-        if ((st = gem_sampler_draw(d->greedy, logits, &out[*n_out], err)) != GEM_OK) return st;
+        st = gem_sampler_draw(d->greedy, logits, &out[*n_out], err);
+        if (st == GEM_E_RANGE) return GEM_OK; /* logits that cannot be drawn from: no guess */
+        if (st != GEM_OK) return st;
         int32_t token = out[(*n_out)++];
         if (*n_out == max || gem_token_is_end(d->model, token)) return GEM_OK;
         if ((st = gem_session_decode(d->session, token, &logits, err)) != GEM_OK) return st;

@@ -20,16 +20,13 @@ static gem_status draft(gem_drafter *base, const int32_t *tokens, int32_t n_toke
     while (*n_out < max) {
         const float *logits;
         st = gem_session_guess(d->session, token, *n_out, &logits, err);
-        if (st == GEM_E_NOMEM || st == GEM_E_RANGE) { /* as many as there is room for */
-            st = GEM_OK;
-            break;
-        }
         if (st == GEM_OK) st = gem_sampler_draw(d->greedy, logits, &token, err);
         if (st != GEM_OK) break;
         out[(*n_out)++] = token;
     }
-    if (*n_out && st == GEM_OK) gem_session_guess_end(d->session);
-    return st;
+    gem_session_guess_end(d->session);
+    /* as many as there is room for, and as can be drawn: fewer guesses are no error */
+    return st == GEM_E_NOMEM || st == GEM_E_RANGE ? GEM_OK : st;
 }
 
 static void free_own(gem_drafter *base)

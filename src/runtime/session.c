@@ -429,6 +429,7 @@ gem_status gem_session_rollback(gem_session *s, const gem_checkpoint *c, gem_err
     if (c->m != s->m) return gem_fail(err, GEM_E_ARG, "the checkpoint belongs to another model");
     if (!s->m->states) {
         gem_kv_seq_copy(&s->kv, &c->kv);
+        s->recent_from = s->recent_to = 0; /* perhaps of another text */
     } else if (!still_holds(s, c)) {
         gem_kv_seq_copy(&s->kv, &c->kv);
         gem_state_seq_copy(&s->state, &c->state);

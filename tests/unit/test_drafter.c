@@ -164,7 +164,7 @@ static gem_model *open_recipe(const recipe *r, bool drafter)
     const gem_model_options o = {.n_ctx = CTX,
                                  .n_batch = 128,
                                  .n_sessions = 3,
-                                 .n_threads = 1,
+                                 .n_threads = 2,
                                  .exact = true,
                                  .drafter = drafter};
     gem_status st = gem_model_open(&m, path, &o, &err);
@@ -181,7 +181,7 @@ static gem_model *open_synthetic(void)
     const gem_model_options o = {.n_ctx = CTX,
                                  .n_batch = 128,
                                  .n_sessions = 3,
-                                 .n_threads = 1,
+                                 .n_threads = 2,
                                  .state_bytes = -1,
                                  .drafter = true};
     snprintf(
@@ -350,6 +350,36 @@ static void test_guesses_do_not_depend_on_the_way(void **state)
     gem_model_close(m);
 }
 
+/* One row at a time without logits: the drafter wants its hidden vector alone. Then such rows by
+ * themselves: a trim to one position behind a page runs that one token again. */
+static void test_single_rows_that_want_no_logits(void **state)
+{
+    (void)state;
+    enum { N = 200 };
+    gem_model *m = open_synthetic();
+    int32_t tokens[N];
+    const float *x;
+    gem_error err = {0};
+    gem_session *s, *t;
+    fill(tokens, N, 4);
+    assert_int_equal(gem_session_new(&s, m, &err), GEM_OK);
+    assert_int_equal(gem_session_new(&t, m, &err), GEM_OK);
+    for (int32_t i = 0; i < N; i++) {
+        const gem_row row = {s, tokens[i], false};
+        if (gem_batch_run(m, &row, 1, &x, &err) != GEM_OK) fail_msg("%s", err.text);
+    }
+    assert_int_equal(gem_session_prefill(t, tokens, N, NULL, NULL, &x, &err), GEM_OK);
+    uint64_t want = guesses(t, 5);
+    assert_int_equal(guesses(s, 5), want);
+    assert_int_equal(gem_session_trim(t, 2 * GEM_PAGE + 1, &err), GEM_OK);
+    for (int32_t i = 2 * GEM_PAGE + 1; i < N; i++)
+        assert_int_equal(gem_session_decode(t, tokens[i], &x, &err), GEM_OK);
+    assert_int_equal(guesses(t, 5), want);
+    gem_session_free(s);
+    gem_session_free(t);
+    gem_model_close(m);
+}
+
 static void test_speculation_changes_no_token(void **state)
 {
     (void)state;
@@ -428,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_a_block_like_the_trunk_guesses_right),
         cmocka_unit_test(test_the_hidden_vector_is_that_of_the_position_before),
         cmocka_unit_test(test_guesses_do_not_depend_on_the_way),
+        cmocka_unit_test(test_single_rows_that_want_no_logits),
         cmocka_unit_test(test_speculation_changes_no_token),
         cmocka_unit_test(test_models_without_one),
         cmocka_unit_test(test_guesses_allocate_nothing),

@@ -23,7 +23,7 @@ static gem_model *open_file(const char *path, const gem_backend_ops *ops,
     gem_model *m;
     gem_error err = {0};
     const gem_model_options o = {
-        .n_ctx = 512, .n_batch = 64, .n_sessions = 2, .n_threads = 1, .state_bytes = -1};
+        .n_ctx = 512, .n_batch = 64, .n_sessions = 2, .n_threads = 2, .state_bytes = -1};
     const gem_engine_options e = {.ops = ops, .change_plan = change};
     gem_status st = gem_model_open_engine(&m, path, &o, &e, &err);
     unlink(path);

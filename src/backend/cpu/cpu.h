@@ -118,6 +118,8 @@ static inline float *gem_cpu_row(const gem_backend *be, gem_buf b, int64_t r)
 
 /* linear.c. What the threads share out of an op for n_rows rows. */
 int64_t gem_cpu_linear_items(const gem_backend *be, const cpu_op *o, int32_t n_rows);
+/* Rows that op i of the run in hand works on. */
+int32_t gem_cpu_rows_of(const gem_backend *be, size_t i);
 /* This thread's part of dst[i] (or logits) = w[i] * src for rows [0, n_rows). */
 void gem_cpu_linear(const gem_backend *be, int tid, int32_t n_rows, const cpu_op *o, gem_buf src,
                     const gem_buf *dst, float *logits);

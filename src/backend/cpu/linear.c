@@ -57,6 +57,12 @@ int64_t gem_cpu_linear_items(const gem_backend *be, const cpu_op *o, int32_t n)
     return items * token_parts(be, o->n_panels, n);
 }
 
+int32_t gem_cpu_rows_of(const gem_backend *be, size_t i)
+{
+    if (i <= be->last_append) return be->batch->n_rows;
+    return be->op[i].op->kind == GEM_OP_HEAD ? be->n_logits : be->n_wanted;
+}
+
 /* Where an item lies: `count` panels of weight i, `apart` from one to the next. */
 typedef struct place {
     int i, count;
@@ -145,8 +151,7 @@ void gem_cpu_ahead_of(cpu_ahead *a, const gem_backend *be, int tid, size_t first
         i++;
     a->left = 0;
     if (i == be->end_op) return;
-    int32_t n_rows = i <= be->last_append ? be->batch->n_rows : be->n_wanted;
-    if (n_rows != 1) return; /* with more rows the time does not go into memory */
+    if (gem_cpu_rows_of(be, i) != 1) return; /* with more rows the time does not go into memory */
     const gem_range *r = &be->op[i].range[tid];
     *a = (cpu_ahead){.be = be,
                      .op = &be->op[i],

@@ -566,10 +566,9 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
     if (st != GEM_OK) return st;
     for (size_t i = be->first_op; i < be->end_op; i++) {
         const cpu_op *o = &be->op[i];
-        int32_t n = i <= be->last_append         ? b->n_rows
-                    : o->op->kind == GEM_OP_HEAD ? be->n_logits
-                                                 : be->n_wanted;
-        if (o->n_panels) gem_ranges_set(o->range, be->n_threads, gem_cpu_linear_items(be, o, n));
+        if (o->n_panels)
+            gem_ranges_set(o->range, be->n_threads,
+                           gem_cpu_linear_items(be, o, gem_cpu_rows_of(be, i)));
     }
     gem_team_run(be->team, region, be);
     for (int32_t w = 0; w < be->n_logits; w++)
