@@ -3,6 +3,7 @@
  * events. */
 #include "server/field.h"
 #include "server/guard.h"
+#include "server/page.h"
 #include "server/routes.h"
 
 #include <arpa/inet.h>
@@ -83,6 +84,17 @@ static enum MHD_Result queue(exchange *x, connection *c, int status, struct MHD_
     return ok;
 }
 
+static void put_page_headers(struct MHD_Response *r)
+{
+    char policy[GEM_PAGE_POLICY];
+    gem_page_policy(policy);
+    MHD_add_response_header(r, "Content-Security-Policy", policy);
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    MHD_add_response_header(r, "Vary", "Accept");
+}
+
 /* Takes the bytes. */
 static enum MHD_Result answer(exchange *x, connection *c, int status, const char *type,
                               gem_bytes *b)
@@ -98,6 +110,7 @@ static enum MHD_Result answer(exchange *x, connection *c, int status, const char
         return MHD_NO;
     }
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (gem_route_at(x->route) && gem_route_at(x->route)->page) put_page_headers(r);
     return queue(x, c, status, r);
 }
 
@@ -210,12 +223,20 @@ static bool check_loaded(exchange *x, const gem_route *r)
                          "Loading model (%d%%)", atomic_load(&s->loaded_permille) / 10);
 }
 
+/* Browsers say that they take HTML; programs get a small document at the same path. */
+static bool wants_page(connection *c)
+{
+    const char *accept = header(c, MHD_HTTP_HEADER_ACCEPT);
+    return accept && strstr(accept, "text/html");
+}
+
 static bool check_request(exchange *x, connection *c, const char *url, const char *method,
                           const char *version, header_facts *h)
 {
     x->head = !strcmp(method, "HEAD");
     if (!check_framing(x, c, h) || !check_host(x, c, version) || !check_origin(x, c)) return false;
     if (!strcmp(method, "OPTIONS")) return true;
+    if (!strcmp(url, "/") && !wants_page(c)) url = "/version";
     gem_fault missing = {0};
     x->route = gem_route_find(method, url, &x->rest, &x->allow, &missing);
     const gem_route *r = gem_route_at(x->route);

@@ -126,6 +126,7 @@ struct gem_job {
     atomic_int refs;
     atomic_int fd;       /* the peer's socket, -1 when it is no longer ours to look at */
     atomic_int position; /* in the queue, from 1; 0: running */
+    int told_position;   /* watch thread: what the client was told last */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t more;

@@ -1,6 +1,7 @@
 /* routes.c - the table of paths, and the small documents behind them. */
 #include "server/routes.h"
 
+#include "server/page.h"
 #include "server/text_routes.h"
 
 #include <stdlib.h>
@@ -61,6 +62,15 @@ static bool get_version(gem_server *s, const char *rest, gem_bytes *out, gem_fau
     return put_json(gem_admin_version(s), out, f);
 }
 
+static bool get_page(gem_server *s, const char *rest, gem_bytes *out, gem_fault *f)
+{
+    (void)s;
+    (void)rest;
+    (void)f;
+    gem_page(out);
+    return true;
+}
+
 static bool get_slots(gem_server *s, const char *rest, gem_bytes *out, gem_fault *f)
 {
     (void)rest;
@@ -110,7 +120,13 @@ static const gem_route route[] = {
     {.method = "GET", .path = "/v1/models", .alias = "/models", .type = json, .get = get_models},
     {.method = "GET", .path = "/v1/models/", .alias = "/models/", .type = json, .get = get_model},
     {.method = "GET", .path = "/props", .type = json, .get = get_props},
-    {.method = "GET", .path = "/version", .alias = "/", .type = json, .get = get_version},
+    {.method = "GET", .path = "/version", .type = json, .get = get_version},
+    {.method = "GET",
+     .path = "/",
+     .open = true,
+     .page = true,
+     .type = "text/html; charset=utf-8",
+     .get = get_page},
     {.method = "GET", .path = "/slots", .type = json, .get = get_slots},
     {.method = "GET",
      .path = "/metrics",

@@ -10,6 +10,7 @@ typedef struct gem_route {
     const char *alias;  /* NULL: none */
     bool open;          /* no key needed */
     bool needs_model;   /* 503 while loading */
+    bool page;          /* for browsers: answered with a policy of what it may do */
     const char *type;   /* content type of `get` and `post` */
     /* a job, or one of: a document made on the spot */
     const gem_wire *wire;

@@ -304,8 +304,9 @@ static gem_answer *take_waiting(gem_scheduler *s, bool free_slot)
         atomic_store(&s->server->metrics.queued, s->n_waiting);
     }
     int position = 0;
-    for (const gem_answer *w = s->first; w; w = w->next)
-        atomic_store(&w->job->position, ++position);
+    const gem_job *last = NULL; /* answers of one job stand together */
+    for (const gem_answer *w = s->first; w; last = w->job, w = w->next)
+        if (w->job != last) atomic_store(&w->job->position, ++position);
     pthread_mutex_unlock(&s->lock);
     return a;
 }

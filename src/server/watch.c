@@ -87,8 +87,10 @@ static void look_at(gem_job *j, uint64_t now)
         shutdown(fd, SHUT_RDWR); /* its thread may be stuck in a write */
         return;
     }
-    if (!silent || !j->p.stream) return;
     int position = atomic_load(&j->position);
+    bool moved = position != j->told_position;
+    j->told_position = position;
+    if (!j->p.stream || !(silent || (moved && position))) return;
     if (position)
         gem_job_comment(j, "queued position=%d", position);
     else

@@ -72,6 +72,15 @@ static void end_event(gem_job *j)
     gem_bytes_printf(&j->scratch, "}\n\n");
 }
 
+static void end_delta(gem_job *j)
+{
+    if (j->p.timings_per_token) {
+        gem_bytes_printf(&j->scratch, ",\"timings\":");
+        gem_put_timings(j, &j->scratch);
+    }
+    end_event(j);
+}
+
 static void put_progress(gem_job *j, const gem_answer *a, size_t done)
 {
     uint64_t ms = a->start_ns ? (gem_now_ns() - a->start_ns) / 1000000 : 0;
@@ -113,11 +122,7 @@ static void text_chat(gem_job *j, gem_answer *a, const char *text, size_t len, s
     gem_bytes_printf(&j->scratch, "}");
     if (j->p.logprobs) put_logprobs(a, first, a->n_sent, &j->scratch);
     gem_bytes_printf(&j->scratch, ",\"finish_reason\":null}]");
-    if (j->p.timings_per_token) {
-        gem_bytes_printf(&j->scratch, ",\"timings\":");
-        gem_put_timings(j, &j->scratch);
-    }
-    end_event(j);
+    end_delta(j);
 }
 
 static void reasoning_chat(gem_job *j, gem_answer *a, const char *text, size_t len)
@@ -126,7 +131,7 @@ static void reasoning_chat(gem_job *j, gem_answer *a, const char *text, size_t l
     gem_bytes_printf(&j->scratch, "{\"reasoning_content\":");
     gem_quote(&j->scratch, text, len);
     gem_bytes_printf(&j->scratch, "},\"finish_reason\":null}]");
-    end_event(j);
+    end_delta(j);
 }
 
 /* Id, type and name come once, with the call's first delta. */
@@ -150,7 +155,7 @@ static void arguments_chat(gem_job *j, gem_answer *a, size_t i, const char *text
                      "{\"tool_calls\":[{\"index\":%zu,\"function\":{\"arguments\":", i);
     gem_quote(&j->scratch, text, len);
     gem_bytes_printf(&j->scratch, "}}]},\"finish_reason\":null}]");
-    end_event(j);
+    end_delta(j);
 }
 
 static void finish_chat(gem_job *j, gem_answer *a)
