@@ -100,6 +100,15 @@ typedef struct gem_backend_ops {
      * For comparisons between engines, not for the hot path. */
     void (*read_kv)(const gem_backend *be, int layer, int32_t page, int32_t pos, float *k,
                     float *v);
+    /* Contents of a KV page (gem_kv_page_bytes) and of a slot of recurrent state
+     * (gem_recurrent_bytes), as this backend lays them out: what was read from one may be written
+     * into any other of its pool, of any process with the same build, plan and options, and then
+     * means the same. May be called from any thread beside a run that does not use the page or
+     * slot. All four or none are given; NULL: contents cannot leave this backend. */
+    void (*read_page)(const gem_backend *be, int pool, int32_t page, void *out);
+    void (*write_page)(gem_backend *be, int pool, int32_t page, const void *in);
+    void (*read_state)(const gem_backend *be, int32_t slot, void *out);
+    void (*write_state)(gem_backend *be, int32_t slot, const void *in);
     void (*stats)(const gem_backend *be, gem_backend_stats *out);
     /* Routes, tile sizes, memory: for print-config. New reference. */
     struct json_t *(*config)(const gem_backend *be);

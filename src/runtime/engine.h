@@ -98,6 +98,9 @@ struct gem_checkpoint {
 gem_status gem_session_run(gem_session *s, const int32_t *tokens, size_t n_tokens,
                            const uint8_t *want, const float **logits_out, gem_error *err);
 
+/* After s->n_pos went back, or was set: cut pages and states to where its next batch can start. */
+void gem_session_settle(gem_session *s);
+
 /* Plans with a drafter: run its program for the token at position n_pos + ahead, which is not
  * appended; calls count ahead from 0. The hidden vector before it is the session's own, or for
  * ahead > 0 what the last call gave. logits of the token behind it, borrowed until the next run.

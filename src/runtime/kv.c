@@ -276,3 +276,32 @@ gem_status gem_kv_trim(gem_kv_seq *s, int32_t n_pos, gem_error *err)
     s->n_pos = n_pos;
     return GEM_OK;
 }
+
+/* ---- contents from outside ---- */
+
+gem_status gem_kv_restore(gem_kv_seq *s, int32_t n_pos, const int32_t *first, gem_error *err)
+{
+    int32_t end = pages_of(n_pos), need[GEM_KV_MAX_POOLS] = {0};
+    assert(s->n_pos == 0);
+    if (n_pos < 0 || end > s->store->max_pages)
+        return gem_fail(err, GEM_E_RANGE, "%d positions do not fit a sequence of %d pages", n_pos,
+                        s->store->max_pages);
+    for (int l = 0; l < s->store->n_layers; l++) {
+        if (!has_pages(s, l)) continue;
+        if (first[l] < 0 || first[l] > first_visible(s->store->window[l], n_pos))
+            return gem_fail(err, GEM_E_RANGE, "layer %d: page %d is too late for position %d", l,
+                            first[l], n_pos);
+        need[s->store->layer_pool[l]] += end - GEM_MIN(first[l], end);
+    }
+    gem_status st = gem_kv_check(s->store, need, err);
+    if (st != GEM_OK) return st;
+    for (int l = 0; l < s->store->n_layers; l++) {
+        if (!has_pages(s, l)) continue;
+        for (int32_t i = first[l]; i < end; i++)
+            row(s, l)[i] = take(pool_of(s, l));
+        s->first[l] = GEM_MIN(first[l], end);
+        s->end[l] = end;
+    }
+    s->n_pos = n_pos;
+    return GEM_OK;
+}

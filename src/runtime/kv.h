@@ -60,6 +60,12 @@ void gem_kv_commit(gem_kv_seq *s, int32_t n_new);
  * would see, or n_pos is not in [0, s->n_pos]; nothing changed then. */
 gem_status gem_kv_trim(gem_kv_seq *s, int32_t n_pos, gem_error *err);
 
+/* Make an empty sequence hold pages for the positions [0, n_pos), of layer l from its page first[l]
+ * on, for contents that come from outside (runtime/image.h).
+ * errors  GEM_E_NOMEM  no free pages; GEM_E_RANGE  first[l] is not 0 in a layer that sees all, or
+ *         lies behind what a token at n_pos sees; nothing changed then */
+gem_status gem_kv_restore(gem_kv_seq *s, int32_t n_pos, const int32_t *first, gem_error *err);
+
 /* ---- how many pages: pools.c ---- */
 
 enum { GEM_KV_MAX_POOLS = 8 };

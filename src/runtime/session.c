@@ -373,7 +373,7 @@ gem_status gem_session_decode(gem_session *s, int32_t token, const float **logit
 /* ---- the ways back ---- */
 
 /* The session is at s->n_pos: cut pages and states back to where its next batch can start. */
-static void settle(gem_session *s)
+void gem_session_settle(gem_session *s)
 {
     int32_t pos = s->n_pos;
     if (s->m->states) {
@@ -437,7 +437,7 @@ gem_status gem_session_rollback(gem_session *s, const gem_checkpoint *c, gem_err
         s->recent_from = s->recent_to = 0;
     }
     s->n_pos = c->n_pos;
-    if (s->m->states) settle(s);
+    if (s->m->states) gem_session_settle(s);
     return GEM_OK;
 }
 
@@ -461,7 +461,7 @@ gem_status gem_session_trim(gem_session *s, int32_t position, gem_error *err)
                         s->n_pos);
     }
     s->n_pos = position;
-    if (s->m->states && position < s->kv.n_pos) settle(s);
+    if (s->m->states && position < s->kv.n_pos) gem_session_settle(s);
     return GEM_OK;
 }
 
@@ -477,7 +477,7 @@ gem_status gem_session_fork(gem_session **out, const gem_session *s, gem_error *
     if (s->m->states) {
         gem_state_seq_copy(&f->state, &s->state);
         memcpy(f->past, s->past, (size_t)s->n_pos * sizeof(*f->past));
-        settle(f); /* the tape stays with s */
+        gem_session_settle(f); /* the tape stays with s */
     }
     *out = f;
     return GEM_OK;

@@ -219,3 +219,26 @@ void gem_state_commit(gem_state_seq *s, int32_t pos, int32_t n)
     }
     s->tape_from = GEM_MAX(s->tape_from, (s->tape_to / GEM_PAGE - 1) * GEM_PAGE);
 }
+
+/* ---- contents from outside ---- */
+
+void gem_state_restore(gem_state_seq *s, int32_t n_pos)
+{
+    assert(s->end == 0 && s->reads == -1);
+    s->end = n_pos / GEM_PAGE;
+    s->tape_to = -1;
+}
+
+int32_t gem_state_put(gem_state_seq *s, int32_t c)
+{
+    gem_state_store *st = s->store;
+    assert(c > 0 && c <= s->end && s->slot[c] < 0);
+    if (st->n_free == 0) {
+        if (c + 1 < s->end) return -1; /* only the last two are owed to a sequence */
+        give_up(st);
+    }
+    int32_t slot = st->free[--st->n_free];
+    st->refs[slot] = 1;
+    s->slot[c] = slot;
+    return slot;
+}

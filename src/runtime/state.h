@@ -69,6 +69,10 @@ void gem_state_cut(gem_state_seq *s, int32_t pos);
 /* A batch of n rows from `pos`, which gem_state_covers: take slots for the boundaries it passes
  * (s->run). Never fails: there are always GEM_STATE_SLOTS for a sequence. */
 void gem_state_append(gem_state_seq *s, int32_t pos, int32_t n);
+/* Contents from outside (runtime/image.h): the end of a sequence without boundaries, then the slot
+ * of one boundary a call, from the last one down. -1: none can be spared. */
+void gem_state_restore(gem_state_seq *s, int32_t n_pos);
+int32_t gem_state_put(gem_state_seq *s, int32_t c);
 /* The rows were written. */
 void gem_state_commit(gem_state_seq *s, int32_t pos, int32_t n);
 

@@ -257,6 +257,16 @@ static void copy_page(gem_backend *be, int pool, int32_t dst, int32_t src)
            be->pool[pool] + (size_t)src * be->page_bytes[pool], be->page_bytes[pool]);
 }
 
+static void read_page(const gem_backend *be, int pool, int32_t page, void *out)
+{
+    memcpy(out, be->pool[pool] + (size_t)page * be->page_bytes[pool], be->page_bytes[pool]);
+}
+
+static void write_page(gem_backend *be, int pool, int32_t page, const void *in)
+{
+    memcpy(be->pool[pool] + (size_t)page * be->page_bytes[pool], in, be->page_bytes[pool]);
+}
+
 static void read_kv(const gem_backend *be, int layer, int32_t page, int32_t pos, float *k, float *v)
 {
     int pool = be->opt.layer_pool[layer];
@@ -315,6 +325,10 @@ const gem_backend_ops gem_backend_cpu = {
     .run = gem_cpu_run,
     .copy_page = copy_page,
     .read_kv = read_kv,
+    .read_page = read_page,
+    .write_page = write_page,
+    .read_state = gem_cpu_read_state,
+    .write_state = gem_cpu_write_state,
     .stats = stats_cpu,
     .config = config_cpu,
 };

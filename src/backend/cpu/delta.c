@@ -154,6 +154,16 @@ void gem_cpu_recurrent_close(gem_backend *be)
     free(be->conv_w);
 }
 
+void gem_cpu_read_state(const gem_backend *be, int32_t slot, void *out)
+{
+    memcpy(out, state_at(be, slot, 0), gem_recurrent_bytes(&be->plan->recurrent));
+}
+
+void gem_cpu_write_state(gem_backend *be, int32_t slot, const void *in)
+{
+    memcpy(state_at(be, slot, 0), in, gem_recurrent_bytes(&be->plan->recurrent));
+}
+
 /* ---- the rows of a run ---- */
 
 static gem_status check_group(const gem_backend *be, const cpu_seq *g, gem_error *err)
