@@ -79,6 +79,25 @@ typedef struct gem_batch {
     const float **hidden;
 } gem_batch;
 
+/* Where the time of runs went. Zeroed by the caller; several runs add up. */
+typedef struct gem_trace {
+    /* asked for */
+    uint64_t *op_ns;    /* [plan->n_ops], by the device's clock, or NULL: host phases alone, on the
+                           path that `run` takes */
+    bool attend_phases; /* with op_ns: attention in its three parts, too (one row a run) */
+    /* host phases: what lies between start_ns and end_ns (gem_now_ns) without gaps */
+    uint64_t start_ns, end_ns; /* of the first run, of the last one */
+    uint64_t prepare_ns;       /* ids, tables, shares of the work */
+    uint64_t encode_ns;        /* command buffer or graph; 0 where there is none */
+    uint64_t wait_ns;          /* from submission to completion */
+    uint64_t readback_ns;      /* logits to the host */
+    uint64_t cleanup_ns;
+    uint64_t device_ns; /* inside wait_ns */
+    /* attention: q.k; maximum, exponents and sum; weights times values with the folding of partial
+     * results. Mean over the threads that share it. */
+    uint64_t score_ns, normalization_ns, value_ns;
+} gem_trace;
+
 typedef struct gem_backend_stats {
     uint64_t weights_bytes, kv_bytes, workspace_bytes, decode_bytes;
     uint64_t state_bytes, tape_bytes; /* of all slots, of all tapes; 0 without recurrent layers */
@@ -94,6 +113,13 @@ typedef struct gem_backend_ops {
      * wants them: f32[n_vocab], borrowed until the next run. GEM_E_DEVICE on failure. Allocates
      * nothing. */
     gem_status (*run)(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
+    /* The same, timed. The results are those of `run`; with op_ns the way there may be another (one
+     * submission an op). NULL: the backend has no time stamps to offer. */
+    gem_status (*run_traced)(gem_backend *be, const gem_batch *b, const float **logits,
+                             gem_trace *trace, gem_error *err);
+    /* Fill the whole KV memory with finite, sparse diagnostic values, the same for the same seed:
+     * for profiles at positions that nobody wants to wait for. NULL: not offered. */
+    gem_status (*seed_kv)(gem_backend *be, uint64_t seed, gem_error *err);
     /* Copy a KV page (copy on write). */
     void (*copy_page)(gem_backend *be, int pool, int32_t dst, int32_t src);
     /* What attention of a layer sees at one position, in its page: f32[n_kv_heads][head_dim] each.

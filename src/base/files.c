@@ -1,4 +1,4 @@
-/* files.c - mapping, reading and atomic writing of files; clock; SHA-256; how many cores we may use. */
+/* files.c - mapping, reading and atomic writing of files; SHA-256; how many cores we may use. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -9,15 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-uint64_t gem_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- SHA-256 ---- */
 struct gem_sha256 {

@@ -42,6 +42,7 @@ struct gem_model {
     gem_kv_type kv_type;
     bool exact, no_repack;
     gem_log log;
+    gem_trace *trace; /* profiles: borrowed; runs are timed into it (ops->run_traced is there) */
 
     /* one batch, allocated at open: a session's rows are put here and run */
     int32_t *token, *pos, *seq; /* [n_batch] */
@@ -110,6 +111,13 @@ void gem_session_settle(gem_session *s);
 gem_status gem_session_guess(gem_session *s, int32_t token, int32_t ahead, const float **logits,
                              gem_error *err);
 void gem_session_guess_end(gem_session *s);
+
+/* Profiles: stand at `position` without having run a token, over keys and values that the backend
+ * made up (seed_kv): the graph, the pages and the routes are those of a long text, the results mean
+ * nothing. The session must be fresh.
+ * errors  GEM_E_UNSUPPORTED  the backend offers no seed_kv, or the model has recurrent layers
+ *         GEM_E_NOMEM, GEM_E_RANGE */
+gem_status gem_session_seed(gem_session *s, int32_t position, uint64_t seed, gem_error *err);
 
 /* SHA-256 in hex over the sorted list of metadata scalars (arrays by kind and length) and of tensor
  * names, types and shapes: names a file's contents without reading its weights. GEM_E_NOMEM. */

@@ -188,12 +188,18 @@ static void remember(gem_session *s, int32_t pos, const float *hidden)
     s->recent_from = GEM_MAX(s->recent_from, s->recent_to - GEM_RECENT);
 }
 
+static gem_status run_batch(gem_model *m, const gem_batch *b, gem_error *err)
+{
+    return m->trace ? m->ops->run_traced(m->be, b, m->logits, m->trace, err)
+                    : m->ops->run(m->be, b, m->logits, err);
+}
+
 /* One pass over a batch; a drafter's layer follows it, so that its keys and values are there for
  * every position. session: by sequence of the batch. */
 static gem_status forward(gem_model *m, gem_batch b, gem_session *const *session, gem_error *err)
 {
     b.hidden = m->hidden;
-    gem_status st = m->ops->run(m->be, &b, m->logits, err);
+    gem_status st = run_batch(m, &b, err);
     if (st != GEM_OK || !m->plan.draft_op) return st;
     for (int32_t r = 0; r < b.n_rows; r++) {
         gem_session *s = session[b.seq[r]];
@@ -203,7 +209,7 @@ static gem_status forward(gem_model *m, gem_batch b, gem_session *const *session
     b.draft = true;
     b.input = m->input;
     b.want = (const uint8_t *)m->zeros;
-    return m->ops->run(m->be, &b, m->logits, err);
+    return run_batch(m, &b, err);
 }
 
 gem_status gem_session_guess(gem_session *s, int32_t token, int32_t ahead, const float **logits,
@@ -368,6 +374,31 @@ gem_status gem_session_prefill(gem_session *s, const int32_t *tokens, size_t n_t
 gem_status gem_session_decode(gem_session *s, int32_t token, const float **logits, gem_error *err)
 {
     return gem_session_prefill(s, &token, 1, NULL, NULL, logits, err);
+}
+
+gem_status gem_session_seed(gem_session *s, int32_t position, uint64_t seed, gem_error *err)
+{
+    gem_model *m = s->m;
+    gem_status st;
+    if (m->states)
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "a seeded past is not offered for models with recurrent layers");
+    if (!m->ops->seed_kv)
+        return gem_fail(err, GEM_E_UNSUPPORTED, "backend %s cannot seed its KV cache",
+                        m->ops->name);
+    if (s->n_pos != 0)
+        return gem_fail(err, GEM_E_ARG, "only a fresh session can be given a seeded past");
+    if (position > 0 && (st = check_room(s, (size_t)position, err)) != GEM_OK) return st;
+    while (s->n_pos <
+           position) { /* as prefill does, so that windowed layers drop what they would */
+        int32_t n = GEM_MIN(position - s->n_pos, m->n_batch), need[GEM_KV_MAX_POOLS] = {0};
+        gem_kv_need(&s->kv, n, need);
+        if ((st = gem_kv_check(m->kv, need, err)) != GEM_OK) return st;
+        gem_kv_append(&s->kv, n);
+        gem_kv_commit(&s->kv, n);
+        s->n_pos += n;
+    }
+    return m->ops->seed_kv(m->be, seed, err);
 }
 
 /* ---- the ways back ---- */

@@ -15,7 +15,7 @@ compile() { # ISA FLAGS... : one folder of kernels, or (ref) what every machine 
     shift
     if [ "$isa" = ref ]; then
         set -- "$root"/src/backend/cpu/isa.c "$root"/src/backend/cpu/pack.c "$root"/src/backend/cpu/ref/*.c \
-            "$root"/src/quant/*.c "$root"/src/base/error.c "$root"/tests/ops/*.c
+            "$root"/src/quant/*.c "$root"/src/base/error.c "$root"/src/base/clock.c "$root"/tests/ops/*.c
         isa_flags=
     else
         isa_flags=$*

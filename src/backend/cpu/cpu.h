@@ -42,10 +42,11 @@ typedef struct cpu_scratch { /* of one thread; all 64-byte aligned parts of one 
     uint8_t *panel;          /* one panel made on the fly */
     float *row;              /* one dequantised row */
     float *attend;
-    float *o;     /* [GEM_ATTEND_ROWS][head_dim]: a chunk's partial result */
-    float *total; /* [GEM_ATTEND_ROWS][head_dim] */
-    float *keys;  /* [GEM_CHUNK][head_dim], where layers keep values alone; else NULL */
-    float *delta; /* gem_cpu_delta_scratch() floats; recurrent models only */
+    float *o;             /* [GEM_ATTEND_ROWS][head_dim]: a chunk's partial result */
+    float *total;         /* [GEM_ATTEND_ROWS][head_dim] */
+    float *keys;          /* [GEM_CHUNK][head_dim], where layers keep values alone; else NULL */
+    float *delta;         /* gem_cpu_delta_scratch() floats; recurrent models only */
+    uint64_t phase_ns[3]; /* of a traced run: scores, normalisation, values */
 } cpu_scratch;
 
 struct gem_backend {
@@ -92,6 +93,7 @@ struct gem_backend {
 
     /* of the run in hand */
     const gem_batch *batch;
+    gem_trace *trace;            /* borrowed; NULL: not a traced run */
     int32_t *pos, *seq, *row_of; /* [n_batch]; after the last append: of the wanted rows only */
     int32_t n_wanted, n_logits;  /* rows that want anything; that want logits */
     float *hidden;               /* [n_batch][d_model]; plans with a draft_op */
@@ -148,6 +150,12 @@ size_t gem_cpu_delta_scratch(const gem_recurrent *r);
 void gem_cpu_conv(gem_backend *be, int tid, const cpu_op *o);
 void gem_cpu_delta(gem_backend *be, int tid, const cpu_op *o);
 gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
+/* trace.c: the entries of the table that profiles use. */
+gem_status gem_cpu_run_traced(gem_backend *be, const gem_batch *b, const float **logits,
+                              gem_trace *trace, gem_error *err);
+gem_status gem_cpu_seed_kv(gem_backend *be, uint64_t seed, gem_error *err);
+/* Inside the region, by thread 0 behind an op's last barrier. */
+void gem_cpu_trace_op(gem_backend *be, size_t op, uint64_t *last);
 
 /* ---- layers that keep values alone: keys.c ---- */
 bool gem_cpu_values_only(const gem_backend *be); /* any layer does */

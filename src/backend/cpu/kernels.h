@@ -45,11 +45,19 @@ typedef struct gem_attend_args {
     const uint8_t *const
         *page; /* [GEM_CHUNK/GEM_PAGE] this head's part of each page; NULL: not kept */
     const uint8_t *const
-        *value;     /* [...] V columns apart from the K panels, f32; NULL: behind them */
-    float *m, *s;   /* [n] out; s is 0 when a row sees no key of the chunk */
-    float *o;       /* [n][head_dim] out */
-    float *scratch; /* gem_attend_scratch(head_dim) floats, 64-byte aligned */
+        *value;         /* [...] V columns apart from the K panels, f32; NULL: behind them */
+    float *m, *s;       /* [n] out; s is 0 when a row sees no key of the chunk */
+    float *o;           /* [n][head_dim] out */
+    float *scratch;     /* gem_attend_scratch(head_dim) floats, 64-byte aligned */
+    uint64_t *phase_ns; /* [2] profiles: the time of scores and of normalisation is added; NULL */
 } gem_attend_args;
+/* Add the time since *stamp; the next part starts now. */
+static inline void gem_phase_end(uint64_t *sum, uint64_t *stamp)
+{
+    uint64_t now = gem_now_ns();
+    *sum += now - *stamp;
+    *stamp = now;
+}
 static inline size_t gem_attend_scratch(int head_dim)
 {
     return (size_t)GEM_ATTEND_ROWS * GEM_PAGE + 2u * GEM_PAGE * (size_t)head_dim + 64;

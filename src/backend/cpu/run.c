@@ -10,6 +10,7 @@ typedef struct pass { /* what one thread knows of the region */
     int tid;
     int32_t n; /* rows alive: all, or after the last append the wanted ones */
     cpu_ahead ahead;
+    bool phases; /* attention is timed in its parts */
 } pass;
 
 /* Everyone has come; a thread that waits brings the next weights nearer meanwhile. */
@@ -218,6 +219,7 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
         .s = s,
         .o = o,
         .scratch = be->scratch[p->tid].attend,
+        .phase_ns = p->phases ? be->scratch[p->tid].phase_ns : NULL,
     };
     be->k.attend(&a);
 }
@@ -242,6 +244,12 @@ static void finish_row(const pass *p, const gem_op *op, int64_t r, int head, con
     p->be->k.sigmoid_gate(dst, q + hd, hd);
 }
 
+/* A piece of attention that this thread did: of it, scores and normalisation are told apart. */
+static void busy_end(const pass *p, uint64_t stamp)
+{
+    if (p->phases) p->be->scratch[p->tid].phase_ns[2] += gem_now_ns() - stamp;
+}
+
 /* Chunks one after the other, folded in ascending order. */
 static void attend_block(const pass *p, const gem_op *op, cpu_block b, int kvh)
 {
@@ -251,6 +259,7 @@ static void attend_block(const pass *p, const gem_op *op, cpu_block b, int kvh)
     const size_t hd = (size_t)l->head_dim;
     float m[GEM_ATTEND_ROWS], s[GEM_ATTEND_ROWS] = {0}, m2[GEM_ATTEND_ROWS], s2[GEM_ATTEND_ROWS];
     float *total = be->scratch[p->tid].total, *part = be->scratch[p->tid].o;
+    uint64_t stamp = p->phases ? gem_now_ns() : 0;
     int32_t first, last;
     chunks_of(be, l, b, &first, &last);
     for (int32_t c = first; c <= last; c++) {
@@ -273,6 +282,7 @@ static void attend_block(const pass *p, const gem_op *op, cpu_block b, int kvh)
     }
     for (int i = 0; i < n; i++)
         finish_row(p, op, b.row + i / group, kvh * group + i % group, total + (size_t)i * hd, s[i]);
+    busy_end(p, stamp);
 }
 
 /* Blocks of rows of one sequence, in batch order. */
@@ -298,6 +308,7 @@ static void attend_split(pass *p, const gem_op *op)
     const int group = op->attend.n_heads / l->n_kv_heads;
     const size_t hd = (size_t)l->head_dim, slot = (hd + 2) * (size_t)group;
     int64_t items = 0, lo, hi, at = 0;
+    uint64_t stamp = p->phases ? gem_now_ns() : 0;
     int32_t first, last;
     for (int32_t r = 0; r < p->n; r++) {
         chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
@@ -313,7 +324,9 @@ static void attend_split(pass *p, const gem_op *op)
                 attend_chunk(p, op, (cpu_block){r, 1}, h, c, out, out + group, out + 2 * group);
             }
     }
+    busy_end(p, stamp);
     barrier(p);
+    stamp = p->phases ? gem_now_ns() : 0;
     gem_share((int64_t)p->n * op->attend.n_heads, be->n_threads, p->tid, &lo, &hi);
     at = 0;
     for (int32_t r = 0; r < p->n; r++) {
@@ -343,6 +356,7 @@ static void attend_split(pass *p, const gem_op *op)
         }
         at += (int64_t)(last - first + 1) * l->n_kv_heads;
     }
+    busy_end(p, stamp);
 }
 
 /* One row in decode, where a KV head is one thread's from its keys to the quantised result, so that
@@ -480,7 +494,9 @@ static void region(void *ctx, int tid)
 {
     gem_backend *be = ctx;
     const gem_plan *plan = be->plan;
-    pass p = {be, tid, be->batch->n_rows, {0}};
+    pass p = {.be = be, .tid = tid, .n = be->batch->n_rows};
+    uint64_t stamp = be->trace ? gem_now_ns() : 0;
+    p.phases = be->trace && be->trace->op_ns && be->trace->attend_phases;
     gem_cpu_ahead_of(&p.ahead, be, tid, be->first_op);
     angles(&p);
     for (size_t i = be->first_op; i < be->end_op && p.n > 0; i++) {
@@ -529,6 +545,7 @@ static void region(void *ctx, int tid)
         }
         barrier(&p);
         if (i == be->last_append) select_wanted(&p, i);
+        if (tid == 0 && be->trace) gem_cpu_trace_op(be, i, &stamp);
     }
 }
 
@@ -570,7 +587,10 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
             gem_ranges_set(o->range, be->n_threads,
                            gem_cpu_linear_items(be, o, gem_cpu_rows_of(be, i)));
     }
+    uint64_t stamp = be->trace ? gem_now_ns() : 0;
+    if (be->trace) be->trace->prepare_ns += stamp - be->trace->end_ns;
     gem_team_run(be->team, region, be);
+    if (be->trace) gem_phase_end(&be->trace->wait_ns, &stamp);
     for (int32_t w = 0; w < be->n_logits; w++)
         logits[w] = be->logits + (size_t)w * be->ld_logits;
     return GEM_OK;

@@ -146,6 +146,7 @@ static void attend_row(const gem_attend_args *a, int r)
             any = any || seen[j];
         }
         if (!any) continue;
+        uint64_t stamp = a->phase_ns ? gem_now_ns() : 0;
         for (int j = 0; j < GEM_PAGE; j++) {
             float acc = 0.0f;
             for (size_t d = 0; d < hd; d++) {
@@ -155,6 +156,7 @@ static void attend_row(const gem_attend_args *a, int r)
             score[j] = acc;
             if (seen[j] && acc > top) top = acc; /* never NaN: NaN shows in the sums */
         }
+        if (a->phase_ns) gem_phase_end(&a->phase_ns[0], &stamp);
         top = (top > m ? top : m) + 0.0f; /* -0 to 0: the order of equal scores does not matter */
         float alpha = gem_exp_ref(m - top);
         for (int j = 0; j < GEM_PAGE; j++) {
@@ -162,6 +164,7 @@ static void attend_row(const gem_attend_args *a, int r)
             lane[j % 16] = lane[j % 16] + p[j];
         }
         s = fmaf(s, alpha, gem_tree16_ref(lane));
+        if (a->phase_ns) gem_phase_end(&a->phase_ns[1], &stamp);
         for (size_t d = 0; d < hd; d++) {
             float acc = o[d] * alpha;
             for (int j = 0; j < GEM_PAGE; j++)

@@ -289,15 +289,18 @@ static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, cons
     /* Several groups: 16 keys of all dims, then 64 values of 16 dims, stay in L1 for all of them.
      */
     int step = n > 1 ? 16 : GEM_PAGE;
+    uint64_t stamp = a->phase_ns ? gem_now_ns() : 0;
     for (int key = 0; key < GEM_PAGE; key += step) {
         for (int i = 0; i < n; i++) {
             int from = GEM_MAX(key, group[i].key0), to = GEM_MIN(key + step, group[i].key1);
             if (from < to) (f16 ? scores_f16 : scores_f32)(a, t, &group[i], from / 16, to / 16);
         }
     }
+    if (a->phase_ns) gem_phase_end(&a->phase_ns[0], &stamp);
     for (int i = 0; i < n; i++)
         for (int r = 0; r < group[i].n; r++)
             softmax_row(a, t, &group[i], group[i].row + r);
+    if (a->phase_ns) gem_phase_end(&a->phase_ns[1], &stamp);
     int columns = a->head_dim / 16, columns_step = n > 1 ? 1 : columns;
     for (int c = 0; c < columns; c += columns_step)
         for (int i = 0; i < n; i++)
