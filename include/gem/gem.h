@@ -282,6 +282,9 @@ GEM_API GEM_MUST_USE gem_status gem_chat_parser_finish(gem_chat_parser *p, bool 
 /* While an answer so far can only become a call written as bare JSON (Qwen2.5): the declared tool
  * it names, borrowed from the conversation; else NULL. For constraining the rest to its schema. */
 GEM_API const char *gem_chat_parser_pending_tool(const gem_chat_parser *p);
+/* The caller holds the rest of that pending call to its schema: it is a call from here on, and its
+ * events are sent as it arrives. Without a pending call nothing happens. */
+GEM_API void gem_chat_parser_commit_call(gem_chat_parser *p);
 
 /* ---- sessions ---------------------------------------------------------------------------------
  */

@@ -2,6 +2,17 @@
  * go on as they come, once the name is known. */
 #include "chat/parse_qwen.h"
 
+void gem_call_hermes_args(gem_parser *p)
+{
+    gem_call_json *j = &p->json;
+    /* a string of arguments counts only once it was read through */
+    bool ready = j->args_done || j->args_object;
+    if (!p->begun || !ready || !j->args.len) return;
+    gem_call_args(p, j->args.data, j->args.len);
+    j->args.len = 0;
+    p->any_argument = true;
+}
+
 void gem_call_hermes_text(gem_parser *p, const char *s, size_t len)
 {
     gem_call_json *j = &p->json;
@@ -18,13 +29,7 @@ void gem_call_hermes_text(gem_parser *p, const char *s, size_t len)
             gem_bytes_put(&p->name, j->name.data, j->name.len);
             gem_call_begin(p);
         }
-        /* a string of arguments counts only once it was read through */
-        bool ready = j->args_done || j->args_object;
-        if (p->begun && ready && j->args.len) {
-            gem_call_args(p, j->args.data, j->args.len);
-            j->args.len = 0;
-            p->any_argument = true;
-        }
+        gem_call_hermes_args(p);
         if (j->done && !was_done && !p->any_argument) gem_call_args(p, "{}", 2);
     }
 }

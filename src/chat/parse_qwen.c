@@ -3,7 +3,7 @@
  * but a call's JSON, bare or in a code fence. */
 #include "chat/parse_qwen.h"
 
-enum { REASONING, CONTENT, CALL, AFTER_CALL, BARE };
+enum { REASONING, CONTENT, CALL, AFTER_CALL, BARE, BARE_CALL };
 enum { BARE_START, BARE_FENCE, BARE_LABEL, BARE_OBJECT, BARE_AFTER, BARE_CLOSER, BARE_END };
 
 static bool is_blank(char c)
@@ -120,6 +120,21 @@ const char *gem_qwen_pending_tool(const gem_parser *p)
     return tool ? gem_json_get(tool, "name")->text : NULL;
 }
 
+/* What was held so far opens the call; the rest goes on as it comes. */
+void gem_qwen_commit(gem_parser *p)
+{
+    gem_call_json *j = &p->json;
+    if (!gem_qwen_pending_tool(p)) return;
+    p->state = BARE_CALL;
+    gem_call_start(p);
+    gem_call_raw(p, p->held.data, p->held.len);
+    p->held.len = 0;
+    gem_bytes_put(&p->name, j->name.data, j->name.len);
+    gem_call_begin(p);
+    gem_call_hermes_args(p); /* they may stand before the name */
+    gem_call_flush(p);
+}
+
 /* ---- calls between tags ---- */
 
 static void start_call(gem_parser *p)
@@ -184,6 +199,7 @@ static void text(gem_parser *p, const char *s, size_t len)
         bare_text(p, s, len);
         break;
     case CALL:
+    case BARE_CALL:
         call_text(p, s, len);
         break;
     case AFTER_CALL:
@@ -203,6 +219,11 @@ static void mark(gem_parser *p, gem_mark m, gem_str spelled)
 {
     if (p->state == CALL) {
         call_mark(p, m, spelled);
+        return;
+    }
+    if (p->state == BARE_CALL) {
+        gem_call_break(p, "a marker stands inside the call");
+        gem_call_marker(p, spelled);
         return;
     }
     if (m != GEM_MARK_THINK && m != GEM_MARK_THINK_END && m != GEM_MARK_CALL) return;
@@ -231,7 +252,7 @@ static void mark(gem_parser *p, gem_mark m, gem_str spelled)
 static void finish(gem_parser *p, bool cut)
 {
     if (p->state == BARE) bare_finish(p, cut);
-    if (p->state == CALL)
+    if (p->state == CALL || p->state == BARE_CALL)
         close_call(p,
                    cut ? "the call is cut by the length limit" : "the answer ends inside the call");
     gem_chat_event e = {

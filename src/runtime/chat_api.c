@@ -195,3 +195,8 @@ const char *gem_chat_parser_pending_tool(const gem_chat_parser *p)
 {
     return gem_qwen_pending_tool(&p->p);
 }
+
+void gem_chat_parser_commit_call(gem_chat_parser *p)
+{
+    gem_qwen_commit(&p->p);
+}

@@ -22,6 +22,7 @@ struct gem_hold {
     int32_t n_vocab;
     hold_state state;
     bool tagged; /* the value stands between tags */
+    bool bare;   /* it is a call without them */
     gem_grammar *g;
     gem_bytes said; /* text so far, while watching */
     const int32_t *forced;
@@ -227,6 +228,7 @@ static void begin_bare(gem_hold *h)
     memset(&h->said, 0, sizeof(h->said));
     begin(h, HELD);
     h->tagged = false;
+    h->bare = true;
     if (h->state == HELD &&
         (!open || !gem_grammar_push(h->g, open, said.len - (size_t)(open - said.data))))
         h->state = FREE; /* written another way than the grammar knows: left alone */
@@ -253,6 +255,11 @@ void gem_hold_take(gem_hold *h, int32_t token, const char *pending)
         h->state = gem_grammar_push(h->g, text + skip, len - skip) ? HELD : FREE;
     }
     if (h->state == HELD && gem_grammar_ended(h->g)) complete(h);
+}
+
+bool gem_hold_certain(const gem_hold *h)
+{
+    return h->bare && (h->state == HELD || h->state == ENDED);
 }
 
 bool gem_hold_ended(const gem_hold *h)

@@ -29,6 +29,8 @@ gem_status gem_hold_draw(gem_hold *h, gem_sampler *sampler, const float *logits,
                          gem_error *err);
 /* It was taken; pending: the tool that a call without tags names so far, NULL: none. */
 void gem_hold_take(gem_hold *h, int32_t token, const char *pending);
+/* A call without tags is being drawn to its schema: it cannot become anything else. */
+bool gem_hold_certain(const gem_hold *h);
 /* The value is complete and nothing may follow. */
 bool gem_hold_ended(const gem_hold *h);
 

@@ -338,8 +338,10 @@ gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault 
         q->tokens[q->n_tokens++] = token;
     }
     if (!read_token(q, token, end, f)) return GEM_FINISH_FAILED;
-    if (q->hold)
+    if (q->hold) {
         gem_hold_take(q->hold, token, q->parser ? gem_chat_parser_pending_tool(q->parser) : NULL);
+        if (q->parser && gem_hold_certain(q->hold)) gem_chat_parser_commit_call(q->parser);
+    }
     if (end || q->stopped || q->one_call || (q->hold && gem_hold_ended(q->hold)) ||
         (q->parser && gem_chat_parser_ended(q->parser)))
         return GEM_FINISH_STOP;

@@ -91,6 +91,8 @@ def test_tool_call_streamed_and_whole(coder):
     assert arguments["command"] == "echo marker42 > out.txt" and arguments.get("timeout_seconds", 1) >= 1
     assert [c["finish_reason"] for e in out if e != "[DONE]" for c in e["choices"] if c["finish_reason"]] == ["tool_calls"]
     assert text_of(out) == ""
+    deltas = [d for e in out if e != "[DONE]" for c in e["choices"] for d in c["delta"].get("tool_calls", [])]
+    assert len(deltas) > 4  # arguments come while they are drawn, bare JSON too
     _, _, body = coder.post("/v1/chat/completions", ask)
     message = body["choices"][0]["message"]
     assert message["content"] is None and body["choices"][0]["finish_reason"] == "tool_calls"

@@ -269,6 +269,36 @@ static void test_a_bare_call_is_known_by_its_name(void **state)
     log_clear(&l);
 }
 
+/* Once the caller holds the rest to the schema, a bare call's arguments go on as they come. */
+static void test_a_committed_bare_call_is_streamed(void **state)
+{
+    static const char *const parts[] = {"```json\n{\"name\": \"sh\"",
+                                        ", \"arguments\": {\"cmd\": ", "\"x", "\"}}"};
+    gem_parser p;
+    answer_log l = {0};
+    (void)state;
+    open_limited(&p, &l, GEM_CHAT_CHATML, 0);
+    gem_qwen_commit(&p); /* nothing is pending */
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        feed(&p, answer_qwen, parts[i], strlen(parts[i]), NULL);
+        if (i == 0) gem_qwen_commit(&p);
+        assert_int_equal(strstr(l.text.data, "\"x") != NULL, i >= 2);
+    }
+    gem_parser_finish(&p, false);
+    assert_string_equal(l.text.data, "B0:sh|A:{\"cmd\": \"x\"}|E|F:tool_calls");
+    gem_parser_close(&p);
+    log_clear(&l);
+    open_limited(&p, &l, GEM_CHAT_CHATML, 0);
+    feed(&p, answer_qwen, parts[0], strlen(parts[0]), NULL);
+    gem_qwen_commit(&p);
+    feed(&p, answer_qwen, parts[1], strlen(parts[1]), NULL);
+    gem_parser_finish(&p, true);
+    assert_non_null(strstr(l.text.data, "|A:{\"cmd\": |X0:the call is cut by the length limit:"));
+    assert_false(l.bad);
+    gem_parser_close(&p);
+    log_clear(&l);
+}
+
 /* White space held back before a call is bounded, not lost. */
 static void test_long_white_space_goes_on(void **state)
 {
@@ -330,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_ids_follow_the_seed_and_differ),
         cmocka_unit_test(test_long_calls_are_broken),
         cmocka_unit_test(test_a_bare_call_is_known_by_its_name),
+        cmocka_unit_test(test_a_committed_bare_call_is_streamed),
         cmocka_unit_test(test_long_white_space_goes_on),
 #ifdef COUNTS_MALLOC
         cmocka_unit_test(test_text_takes_no_memory),
