@@ -7,6 +7,7 @@
 #include "bench/subject.h"
 #include "cmd/cli/cli.h"
 #include "cmd/cli/draft.h"
+#include "cmd/cli/operator.h"
 
 #include <stdlib.h>
 
@@ -112,25 +113,6 @@ static json_t *share_json(const json_t *tg, const json_t *roof, uint64_t bytes)
                      roof_best * 1e-9, "share_of_best", decode_best / roof_best,
                      "decode_gb_s_median", decode_median * 1e-9, "roof_gb_s_median",
                      roof_median * 1e-9, "share_of_median", decode_median / roof_median);
-}
-
-static gem_status digest_json(const char *path, json_t **out, gem_error *err)
-{
-    char hex[65];
-    const char *given = getenv("GEM_MODEL_SHA256");
-    *out = NULL;
-    if (opt.sha256) {
-        gem_status st = gem_sha256_file(path, hex, err);
-        if (st == GEM_OK) *out = json_string(hex);
-        return st;
-    }
-    if (!given || !*given) return GEM_OK;
-    if (strlen(given) != 64 || strspn(given, "0123456789abcdef") != 64)
-        return gem_fail(
-            err, GEM_E_ARG,
-            "GEM_MODEL_SHA256 is no digest: 64 lower-case hexadecimal digits are needed");
-    *out = json_string(given);
-    return GEM_OK;
 }
 
 static json_t *parameters_json(const gem_model_info *info)
@@ -398,7 +380,9 @@ static gem_status measure(const char *path, json_t **out, gem_error *err)
     json_t *digest = NULL,
            *host = bench_host_json(); /* before our own load raises the load average */
     t.plan.arm = t.arm;
-    gem_status st = digest_json(path, &digest, err);
+    char hex[65];
+    gem_status st = cli_model_digest(path, opt.sha256, hex, err);
+    if (st == GEM_OK && *hex) digest = json_string(hex);
     if (st == GEM_OK) st = open_trial(&t, path, err);
     if (st == GEM_OK) st = bench_run(&t.plan, err);
     if (st == GEM_OK) st = compare_logits(&t, err);
