@@ -1,0 +1,160 @@
+/* gem_decode_attention_profile.c - `gem-decode-attention-profile`: attention of one row over a
+ * number of keys, alone, in its three phases: scores, normalisation, values. One JSON document on
+ * stdout with every sample; it selects an axis to work on, and promotes nothing. */
+#include "base/base.h"
+#include "bench/attention_bench.h"
+#include "cmd/cli/operator.h"
+
+static struct {
+    cli_operator_flags op;
+    const char *shape, *kernel;
+    int32_t tokens, iterations, repetitions, warmup;
+    int kv_type;
+    bool seed_prefix;
+    uint64_t seed;
+} opt = {.shape = "31b-full",
+         .kernel = "split16",
+         .tokens = 4096,
+         .iterations = 20,
+         .repetitions = 7,
+         .warmup = 10};
+
+static const cli_option options[] = {
+    {"shape", 's', CLI_TEXT, "NAME", &opt.shape, 0, 0,
+     "31b-full (default), 31b-sliding, 12b-full, 12b-sliding, tiny", NULL},
+    {"kernel", 'k', CLI_TEXT, "NAME", &opt.kernel, 0, 0,
+     "route: split16 (default, production), dim32, dim64, score-tile8", NULL},
+    {"tokens", 'n', CLI_INT, "N", &opt.tokens, 1, 1 << 24,
+     "keys that the row sees, itself included; default 4096", NULL},
+    {"iterations", 'i', CLI_INT, "N", &opt.iterations, 1, 1000000,
+     "dispatches of one sample, which is their mean; default 20", NULL},
+    {"repetitions", 'r', CLI_INT, "N", &opt.repetitions, 1, 100000, "samples; default 7", NULL},
+    {"warmup", 'w', CLI_INT, "N", &opt.warmup, 0, 100000, "untimed samples before them; default 10",
+     NULL},
+    {"seed-prefix", 0, CLI_FLAG, NULL, &opt.seed_prefix, 0, 0,
+     "sparse finite values in keys and values: always so, the option is taken for clearness", NULL},
+    {"seed", 0, CLI_U64, "N", &opt.seed, 0, 0, "of these values; default 0", NULL},
+    {"kv-type", 0, CLI_CHOICE, "f32|f16", &opt.kv_type, 0, 0,
+     "type of stored keys and values; default f32", NULL},
+    CLI_OPERATOR_OPTIONS(&opt.op),
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
+};
+
+static const cli_command command = {
+    .program = "gem-decode-attention-profile",
+    .args = "",
+    .summary = "measure attention of one row in its phases",
+    .text = "Total and phases are times of the device. Exit 1 when two runs give other bits.\n"
+            "\n"
+            "  gem-decode-attention-profile --shape 31b-full --kernel dim32 --tokens 65536 \\\n"
+            "      --iterations 20 --repetitions 7 --warmup 10\n",
+    .min_args = 0,
+    .max_args = 0,
+    .option = options,
+};
+
+static bool on_run(void *user, const char *arm, int round, uint64_t ns)
+{
+    (void)user;
+    if (round >= 0)
+        fprintf(stderr, "%-12s %3d/%-3d %9.3f ms a dispatch\n", arm, round + 1, opt.repetitions,
+                (double)ns * 1e-6 / opt.iterations);
+    return !cli_interrupted;
+}
+
+/* How attention of a row is cut: the backend says so of itself. */
+static void add_cut(json_t *geometry, const json_t *config)
+{
+    static const char *const keys[] = {"value_tile", "value_splits", "key_tile", "key_chunk"};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        json_t *v = json_object_get(config, keys[i]);
+        if (v) json_object_set(geometry, keys[i], v);
+    }
+}
+
+static json_t *record(const bench_attention_bench *b, const bench_shape *s, json_t *host)
+{
+    const gem_route *r = b->route[0];
+    json_t *config = bench_operator_config(&b->op);
+    const char *ran = bench_route_ran(config, "decode-attention", 1);
+    json_t *geometry =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "query_heads", s->n_heads, "kv_heads",
+                  s->n_kv_heads, "head_dim", s->head_dim, "window", (int)s->window, "tokens",
+                  (int)opt.tokens, "kv_element_bytes", opt.kv_type ? 2 : 4);
+    add_cut(geometry, config);
+    json_t *doc = json_pack(
+        "{s:s, s:s, s:s, s:o, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:s, s:s, s:i, s:s, s:I}, s:o}",
+        "schema", "gem-decode-attention-profile/1", "shape", s->name, "kernel", r->name, "selector",
+        r->selector ? json_integer(r->selector) : json_null(), "route", ran, "kernel_route",
+        bench_route_json(r, ran), "parameters", "tokens", (int)opt.tokens, "iterations",
+        (int)opt.iterations, "repetitions", (int)opt.repetitions, "warmup", (int)opt.warmup,
+        "backend", b->op.ops->name, "isa", b->op.isa, "threads", b->op.n_threads, "kv_type",
+        opt.kv_type ? "f16" : "f32", "seed", (json_int_t)opt.seed, "geometry", geometry);
+    if (!doc) return NULL;
+    json_object_update_new(
+        doc,
+        json_pack("{s:b, s:s, s:i, s:o, s:{s:o, s:o, s:o}, s:o, s:b, s:s, s:s, s:o, s:o, s:{s:b, "
+                  "s:s}}",
+                  "seed_prefix", 1, "prefix_mode", "seeded-kv", "prefix_builds", 0, "total",
+                  bench_part_json(b, 0, bench_part_device), "phases", "score",
+                  bench_part_json(b, 0, bench_part_score), "normalization",
+                  bench_part_json(b, 0, bench_part_normalization), "value",
+                  bench_part_json(b, 0, bench_part_value), "timestamps", bench_dispatches_json(b),
+                  "deterministic", bench_attention_deterministic(b), "output_sha256",
+                  b->arm[0].digest, "route_note",
+                  "routes of this backend that have the same `ran` are the same code", "host", host,
+                  "config", config, "promotion", "eligible", 0, "reason",
+                  "phases of one operator select an axis; they promote nothing"));
+    return doc;
+}
+
+int main(int argc, char **argv)
+{
+    char **args, names[256] = "";
+    int n_args;
+    gem_error err;
+    bench_attention_bench b = {.progress = on_run, .phases = true};
+    int code = cli_parse(&command, argc, argv, &args, &n_args);
+    if (code >= 0) return code;
+    const bench_shape *s = bench_shape_find(opt.shape);
+    if (!s) {
+        bench_shape_names(names, sizeof(names));
+        return cli_usage(&command, "--shape: there is no '%s'; there is: %s", opt.shape, names);
+    }
+    b.route[0] = gem_route_find("decode-attention", opt.kernel);
+    b.n_routes = 1;
+    if (!b.route[0]) {
+        gem_route_names("decode-attention", names, sizeof(names));
+        return cli_usage(&command, "--kernel: there is no route '%s'; there is: %s", opt.kernel,
+                         names);
+    }
+    cli_operator_finish(&opt.op);
+    cli_catch_interrupt();
+
+    json_t *host = bench_host_json();
+    const bench_operator_options oo = {.backend = opt.op.backend,
+                                       .isa = opt.op.isa,
+                                       .n_threads = opt.op.threads,
+                                       .rows = 1,
+                                       .tmp_dir = cli_tmp_dir(),
+                                       .outputs = true};
+    const bench_attention shape = {s->n_heads, s->n_kv_heads,    s->head_dim,
+                                   s->window,  opt.kv_type == 1, opt.tokens};
+    b.position = opt.tokens - 1;
+    b.iterations = opt.iterations;
+    b.repetitions = opt.repetitions;
+    b.warmup = opt.warmup;
+    gem_status st = bench_operator_attention(&b.op, &oo, &shape, &err);
+    if (st == GEM_OK) st = bench_operator_seed(&b.op, opt.seed, &err);
+    if (st == GEM_OK) st = bench_attention_run(&b, &err);
+    if (st == GEM_OK) {
+        code = cli_print_json(&command, record(&b, s, host));
+        host = NULL;
+        if (code == CLI_DONE && !bench_attention_deterministic(&b)) code = CLI_FALSE;
+    } else {
+        code = cli_fail(&command, &err);
+    }
+    json_decref(host);
+    bench_attention_close(&b);
+    return code;
+}
