@@ -13,8 +13,7 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* n ids, the first one BOS where the model has one and the tokens open a text. */
-static int32_t *random_tokens(int32_t n, int32_t n_vocab, int32_t bos, uint64_t seed)
+int32_t *bench_random_tokens(int32_t n, int32_t n_vocab, int32_t bos, uint64_t seed)
 {
     int32_t *t = malloc(((size_t)n + 1) * sizeof(*t));
     for (int32_t i = 0; t && i < n; i++)
@@ -25,7 +24,7 @@ static int32_t *random_tokens(int32_t n, int32_t n_vocab, int32_t bos, uint64_t 
 
 static gem_status fill(bench_subject *s, int32_t depth, const gem_model_info *info, gem_error *err)
 {
-    int32_t *before = random_tokens(depth, info->n_vocab, info->bos, 3);
+    int32_t *before = bench_random_tokens(depth, info->n_vocab, info->bos, 3);
     if (!before) return gem_fail(err, GEM_E_NOMEM, "no memory for %d tokens", depth);
     gem_status st =
         gem_session_prefill(s->session, before, (size_t)depth, NULL, NULL, &s->logits, err);
@@ -50,8 +49,8 @@ gem_status bench_subject_open(bench_subject *s, const char *path, const gem_mode
     s->n_generated = n_generated;
     s->max_ttft = max_ttft;
     int32_t bos = depth ? -1 : info.bos;
-    s->prompt = random_tokens(n_prompt, info.n_vocab, bos, 1);
-    s->generated = random_tokens(n_generated, info.n_vocab, bos, 2);
+    s->prompt = bench_random_tokens(n_prompt, info.n_vocab, bos, 1);
+    s->generated = bench_random_tokens(n_generated, info.n_vocab, bos, 2);
     s->ttft_ns = calloc(max_ttft + 1, sizeof(*s->ttft_ns));
     if (!s->prompt || !s->generated || !s->ttft_ns)
         return gem_fail(err, GEM_E_NOMEM, "no memory for the tokens");

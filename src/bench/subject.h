@@ -19,6 +19,10 @@ typedef struct bench_subject {
     size_t n_ttft, max_ttft;
 } bench_subject;
 
+/* n token ids by seed, the same on every machine, the first one `bos` unless it is negative. NULL:
+ * out of memory. The caller frees. */
+int32_t *bench_random_tokens(int32_t n, int32_t n_vocab, int32_t bos, uint64_t seed);
+
 /* Opens the model and fills `depth` positions. max_ttft: most prompts that will be timed. */
 gem_status bench_subject_open(bench_subject *s, const char *path, const gem_model_options *opt,
                               int32_t n_prompt, int32_t n_generated, int32_t depth, size_t max_ttft,

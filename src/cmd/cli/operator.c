@@ -3,7 +3,18 @@
 
 #include "base/base.h"
 
+#include <errno.h>
 #include <stdlib.h>
+
+bool cli_count(const char *text, int32_t min, int32_t max, int32_t *out)
+{
+    char *end;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (errno || end == text || *end || n < min || n > max) return false;
+    *out = (int32_t)n;
+    return true;
+}
 
 void cli_operator_finish(cli_operator_flags *f)
 {

@@ -20,6 +20,8 @@ typedef struct cli_operator_flags {
      "instruction set of the CPU; default: $GEM_CPU_ISA, else the best", NULL}
 /* clang-format on */
 
+/* A positional argument that is a whole number within [min, max]. */
+bool cli_count(const char *text, int32_t min, int32_t max, int32_t *out);
 /* $GEM_CPU_ISA where no --isa was given. */
 void cli_operator_finish(cli_operator_flags *f);
 /* Where temporary files go: $TMPDIR, else /tmp. */
