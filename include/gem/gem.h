@@ -90,6 +90,9 @@ typedef struct gem_model_options {
     bool no_repack;  /* keep weights as mapped in the file instead of repacking them */
     bool drafter;    /* keep the drafter that the file brings, for speculation; GEM_E_UNSUPPORTED
                         when it brings none */
+    const char *drafter_path; /* a drafter in a file of its own, made for this model (Gemma 4's
+                                 assistant); NULL: none. GEM_E_UNSUPPORTED or GEM_E_FORMAT when it
+                                 is for another model. Read at open; may change afterwards */
     bool vocab_only; /* tokenizer and metadata only: no weights, no sessions */
     gem_log_fn log;
     void *log_user;

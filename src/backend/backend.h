@@ -25,6 +25,7 @@ typedef struct gem_kv_pool {
 typedef struct gem_backend_options {
     const gem_plan *plan; /* borrowed for the backend's life */
     gem_gguf *file;       /* borrowed; weights are read from it at open */
+    gem_gguf *drafter;    /* the same of the plan's drafter, where it has a file of its own */
     const char *isa;      /* NULL: best */
     int n_threads;        /* >= 1 */
     int32_t n_batch;      /* most rows of one run */
@@ -43,7 +44,7 @@ typedef struct gem_backend_options {
 
 enum {
     GEM_WANT_LOGITS = 1,
-    GEM_WANT_HIDDEN = 2 /* what HEAD reads; plans with a draft_op only */
+    GEM_WANT_HIDDEN = 2 /* HEAD's hidden vector; plans with a draft_op only */
 };
 
 /* One forward pass. Rows of a sequence stand in ascending positions, but rows of different

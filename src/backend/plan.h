@@ -2,14 +2,17 @@
  * it for every batch. Ops read and write activation buffers: f32[n_rows][width], one row a token.
  *
  * The vocabulary of ops (shapes per row; W is a weight handle, w a vector of f32):
- *   EMBED     dst = scale * row(W, token)
- *   INPUT     dst = the row's vector that came with the batch; a drafter's program alone has it
- *   NORM      dst[at..] = rms(src, w); two side by side make a row of twice the width
+ *   EMBED     dst[at..] = scale * row(W, token)
+ *   INPUT     dst[at..] = the row's vector that came with the batch; in a drafter's program alone
+ *   NORM      dst[at..] = rms(src, w), of src's whole width
+ *             (at: two such ops, side by side, make a row that is as wide as both)
  *   LINEAR    dst_i = W_i src (+ bias_i), one to four weights that share an input
  *   QKV       v per head: optional rms without weight, of itself or of k as it comes in; q, k per
- *             head: optional rms with weight, rotary positions, q *= q_scale; append k, v
+ *             head: optional rms with weight, rotary positions, q *= q_scale; append k, v. Without
+ *             k (-1) the queries alone: keys and values are those that the layer has
  *   ATTEND    dst = softmax(q k) v over the layer's keys, causal, optionally windowed; if gated,
- *             times sigmoid(gate), the gate standing behind each query head
+ *             times sigmoid(gate), the gate standing behind each query head. earlier: without the
+ *             key of the row's own position, which was not appended; positions are 1 and more
  *   CONV      per channel: dst = silu(sum of w[i] src[pos - 3 + i], i = 0..3), zeros before
  *             position 0; then q, k per head: x / sqrt(sum x^2 + eps), and q / sqrt(head_dim)
  *   DELTA     gated delta rule over src = q | k | v per head, state S (docs/adr/0010):
@@ -79,16 +82,18 @@ typedef struct gem_op {
         struct {
             const gem_tensor *w;
             gem_buf dst;
+            int32_t at;
             float scale;
         } embed;
         struct {
             gem_buf dst;
+            int32_t at; /* d_model values from there on */
         } input;
         struct {
             gem_buf src, dst;
             const float *w;
             float eps;
-            int32_t at; /* column of dst; the row is complete when at + d_model is its width */
+            int32_t at; /* column of dst; the row is complete when it is filled to its width */
         } norm;
         struct {
             gem_buf src;
@@ -113,6 +118,7 @@ typedef struct gem_op {
             int n_heads;
             int q_stride; /* as in qkv */
             bool gated;   /* head_dim gate values behind each query head: q_stride >= 2 head_dim */
+            bool earlier;
         } attend;
         struct {
             gem_buf src, dst; /* q heads | k heads | v heads, by plan->recurrent */
@@ -137,23 +143,27 @@ typedef struct gem_op {
         } glu; /* dst may be gate */
         struct {
             gem_buf src;
+            gem_buf hidden; /* the row's hidden vector, f32[d_model], for those who ask; src but in
+                               drafters that end otherwise */
             const gem_tensor *w;
             float softcap;
         } head; /* softcap 0: none */
     };
 } gem_op;
 
-enum { GEM_PLAN_MAX_BUFS = 16, GEM_PLAN_MAX_ROPES = 4 };
+enum { GEM_PLAN_MAX_BUFS = 24, GEM_PLAN_MAX_ROPES = 4 };
 
 typedef struct gem_plan {
     const char *family; /* static string */
     gem_op *op;         /* owned */
     size_t n_ops, cap_ops;
-    /* A drafter that came with the model: the ops from here on are a program of their own, which
-     * guesses the token after next from the hidden vector of a position (what the first HEAD reads)
-     * and the token behind it. It may read every layer's keys and values and appends to its own
-     * layer, the last. 0: there is none. */
+    /* A drafter: the ops from here on are a program of their own, which guesses the token after
+     * next from the hidden vector of a position (the first HEAD's) and the token behind it. 0:
+     * there is none. It may read every layer's keys and values. */
     size_t draft_op;
+    /* It also appends to a layer of its own, the last, and so has to pass over every position. If
+     * not, the rows of a round of guesses all stand at the position of the first. */
+    bool draft_appends;
     int n_bufs;
     int32_t buf_width[GEM_PLAN_MAX_BUFS]; /* widest use of each buffer */
     int n_ropes;

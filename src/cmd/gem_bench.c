@@ -246,7 +246,7 @@ static gem_status open_trial(trial *t, const char *path, gem_error *err)
     gem_status st = GEM_OK;
     cli_model_options(&mo, &opt.model);
     if (!mo.n_ctx) mo.n_ctx = needed_context();
-    cli_draft_options(&mo, &opt.draft);
+    st = cli_draft_options(&mo, &opt.draft, err);
     mo.n_sessions = 1 + (opt.depth > 0 || opt.end_to_end || opt.draft.arg);
     t->n_subjects = opt.attention_ab ? 2 : 1;
     for (size_t i = 0; st == GEM_OK && i < t->n_subjects; i++) {

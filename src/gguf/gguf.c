@@ -369,6 +369,9 @@ const gem_tensor *gem_gguf_tensor(const gem_gguf *g, const char *name)
 void gem_gguf_drop_pages(const gem_gguf *g, const gem_tensor *t)
 {
     /* Only on our own file mappings: the same advice would erase a caller's memory. */
+    if ((uintptr_t)t < (uintptr_t)g->tensors ||
+        (uintptr_t)t >= (uintptr_t)(g->tensors + g->n_tensors))
+        return;
     size_t i = (size_t)(t - g->tensors);
     for (size_t k = 0; k < g->n_parts; k++) {
         const gem_gguf_part *p = &g->part[k];

@@ -32,6 +32,11 @@ typedef struct gem_str {
     size_t len;
 } gem_str;
 
+static inline bool gem_str_is(gem_str s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
 typedef struct gem_kv {
     const char *key; /* NUL-terminated copy owned by the gem_gguf */
     gem_kv_kind kind;
@@ -72,7 +77,8 @@ const gem_kv *gem_gguf_find(const gem_gguf *g, const char *key); /* NULL when ab
 size_t gem_gguf_n_tensors(const gem_gguf *g);
 const gem_tensor *gem_gguf_tensor_at(const gem_gguf *g, size_t i);
 const gem_tensor *gem_gguf_tensor(const gem_gguf *g, const char *name); /* NULL when absent */
-/* Tell the kernel that a tensor's pages are no longer needed (after it was copied elsewhere). */
+/* Tell the kernel that a tensor's pages are no longer needed (after it was copied elsewhere).
+ * Nothing happens when t is not of this file. */
 void gem_gguf_drop_pages(const gem_gguf *g, const gem_tensor *t);
 
 /* Typed reads for manifests. A missing key leaves *out as it is and is GEM_OK when !required.

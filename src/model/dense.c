@@ -10,6 +10,8 @@
  * The norm that opens a layer is fused into the residual before it, so a row's x is read once. */
 #include "model/dense.h"
 
+#include "model/ops.h"
+
 #include <stdlib.h>
 
 gem_status gem_dense_check_heads(const gem_gguf *g, const char *arch, uint32_t n_heads,
@@ -34,18 +36,13 @@ gem_status gem_dense_check_vocab(const gem_gguf *g, const char *arch, uint32_t v
                     gem_gguf_path(g), arch, vocab_size, n_vocab);
 }
 
-static bool str_is(gem_str s, const char *text)
-{
-    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
-}
-
 gem_status gem_dense_rope_scale(const gem_gguf *g, const char *arch, gem_str type, float factor,
                                 float *scale, gem_error *err)
 {
     *scale = 1.0f / factor;
     /* without a type, a factor means linear scaling */
-    if (type.len == 0 || str_is(type, "linear")) return GEM_OK;
-    if (str_is(type, "none")) {
+    if (type.len == 0 || gem_str_is(type, "linear")) return GEM_OK;
+    if (gem_str_is(type, "none")) {
         *scale = 1.0f;
         return GEM_OK;
     }
@@ -54,14 +51,10 @@ gem_status gem_dense_rope_scale(const gem_gguf *g, const char *arch, gem_str typ
                     gem_gguf_path(g), arch, (int)GEM_MIN(type.len, (size_t)32), type.data);
 }
 
-typedef struct bufs {
-    gem_buf x, h, q, k, v, att, out, gate, up;
-} bufs;
-
-static bufs make_bufs(gem_plan *p, const gem_dense *m)
+static gem_bufs make_bufs(gem_plan *p, const gem_dense *m)
 {
     int32_t q = 0, kv = 0;
-    bufs b;
+    gem_bufs b;
     for (int l = 0; l < m->n_layers; l++) {
         const gem_dense_layer *s = &m->layer[l];
         q = GEM_MAX(q, m->n_heads * s->head_dim);
@@ -79,46 +72,22 @@ static bufs make_bufs(gem_plan *p, const gem_dense *m)
     return b;
 }
 
-typedef struct linear_part {
-    const gem_tensor *w, *bias;
-    gem_buf dst;
-} linear_part;
-
-static bool add_linear(gem_plan *p, int layer, gem_buf src, const linear_part *part, int n)
-{
-    gem_op *op = gem_plan_add(p, GEM_OP_LINEAR, layer);
-    if (!op) return false;
-    op->linear.src = src;
-    op->linear.n = n;
-    for (int i = 0; i < n; i++) {
-        op->linear.w[i] = part[i].w;
-        op->linear.bias[i] = gem_vector(part[i].bias);
-        op->linear.dst[i] = part[i].dst;
-    }
-    return true;
-}
-
-static bool add_residual(gem_plan *p, int layer, const bufs *b, const gem_tensor *post_norm,
+static bool add_residual(gem_plan *p, int layer, const gem_bufs *b, const gem_tensor *post_norm,
                          const gem_tensor *next_norm, float eps, float out_scale)
 {
-    gem_op *op = gem_plan_add(p, GEM_OP_RESIDUAL, layer);
+    gem_op *op = gem_add_residual(p, layer, b, next_norm, eps);
     if (!op) return false;
-    op->residual.x = b->x;
-    op->residual.src = b->out;
-    op->residual.dst = b->h;
     op->residual.post_norm = gem_vector(post_norm);
-    op->residual.next_norm = gem_vector(next_norm);
-    op->residual.eps = eps;
     op->residual.out_scale = out_scale;
     return true;
 }
 
-static bool add_attention(gem_plan *p, const gem_dense *m, int l, const bufs *b)
+static bool add_attention(gem_plan *p, const gem_dense *m, int l, const gem_bufs *b)
 {
     const gem_layer_weights *w = &m->w.layer[l];
-    const linear_part in[3] = {
+    const gem_part in[3] = {
         {w->q, w->q_bias, b->q}, {w->k, w->k_bias, b->k}, {w->v, w->v_bias, b->v}};
-    if (!add_linear(p, l, b->h, in, w->v ? 3 : 2)) return false;
+    if (!gem_add_linear(p, l, b->h, in, w->v ? 3 : 2)) return false;
 
     gem_op *op = gem_plan_add(p, GEM_OP_QKV, l);
     if (!op) return false;
@@ -139,53 +108,29 @@ static bool add_attention(gem_plan *p, const gem_dense *m, int l, const bufs *b)
     op->attend.dst = b->att;
     op->attend.n_heads = m->n_heads;
 
-    const linear_part o = {w->o, NULL, b->out};
-    return add_linear(p, l, b->att, &o, 1) &&
+    const gem_part o = {w->o, NULL, b->out};
+    return gem_add_linear(p, l, b->att, &o, 1) &&
            add_residual(p, l, b, w->post_attn_norm, w->ffn_norm, m->eps, 1.0f);
 }
 
-static bool add_ffn(gem_plan *p, const gem_dense *m, int l, const bufs *b)
+static bool add_ffn(gem_plan *p, const gem_dense *m, int l, const gem_bufs *b)
 {
     const gem_layer_weights *w = &m->w.layer[l];
-    const linear_part in[2] = {{w->gate, NULL, b->gate}, {w->up, NULL, b->up}};
-    if (!add_linear(p, l, b->h, in, 2)) return false;
-
-    gem_op *op = gem_plan_add(p, GEM_OP_GLU, l);
-    if (!op) return false;
-    op->glu.gate = b->gate;
-    op->glu.up = b->up;
-    op->glu.dst = b->gate;
-    op->glu.act = m->act;
-
-    const linear_part down = {w->down, NULL, b->out};
     const gem_tensor *next = l + 1 < m->n_layers ? m->w.layer[l + 1].attn_norm : m->w.output_norm;
-    return add_linear(p, l, b->gate, &down, 1) &&
+    return gem_add_ffn(p, l, b, w, m->act) &&
            add_residual(p, l, b, w->post_ffn_norm, next, m->eps, m->layer[l].out_scale);
 }
 
 static bool add_ops(gem_plan *p, const gem_dense *m)
 {
-    bufs b = make_bufs(p, m);
-    gem_op *op = gem_plan_add(p, GEM_OP_EMBED, 0);
-    if (!op) return false;
-    op->embed.w = m->w.token_embd;
-    op->embed.dst = b.x;
-    op->embed.scale = m->embed_scale;
-
-    if (!(op = gem_plan_add(p, GEM_OP_NORM, 0))) return false;
-    op->norm.src = b.x;
-    op->norm.dst = b.h;
-    op->norm.w = gem_vector(m->w.layer[0].attn_norm);
-    op->norm.eps = m->eps;
-
+    const gem_bufs b = make_bufs(p, m);
+    if (!gem_add_embed(p, 0, m->w.token_embd, b.x, 0, m->embed_scale) ||
+        !gem_add_norm(p, 0, b.x, b.h, 0, m->w.layer[0].attn_norm, m->eps))
+        return false;
     for (int l = 0; l < m->n_layers; l++)
         if (!add_attention(p, m, l, &b) || !add_ffn(p, m, l, &b)) return false;
-
-    if (!(op = gem_plan_add(p, GEM_OP_HEAD, m->n_layers - 1))) return false;
-    op->head.src = b.h;
-    op->head.w = m->w.output ? m->w.output : m->w.token_embd; /* tied */
-    op->head.softcap = m->softcap;
-    return true;
+    return gem_add_head(p, m->n_layers - 1, b.h, m->w.output ? m->w.output : m->w.token_embd,
+                        m->softcap); /* tied without an output of its own */
 }
 
 gem_status gem_dense_plan(gem_plan *out, const char *family, const gem_dense *m, gem_error *err)

@@ -8,5 +8,6 @@ extern const gem_family gem_family_gemma3;
 extern const gem_family gem_family_gemma4;
 extern const gem_family gem_family_qwen2;
 extern const gem_family gem_family_qwen35;
+extern const gem_beside gem_beside_gemma4_assistant;
 
 #endif

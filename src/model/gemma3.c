@@ -128,8 +128,9 @@ static gem_status check_params(const gem_gguf *g, params *p, gem_error *err)
     return gem_dense_check_heads(g, manifest.arch, p->n_heads, p->n_kv_heads, hd, err);
 }
 
-static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool drafter, gem_error *err)
 {
+    (void)drafter; /* files of this family bring none */
     params p = {.theta_swa = 1e4f, .rope_factor = 1.0f, .vocab = (uint32_t)n_vocab};
     bool sliding[GEM_MAX_LAYERS];
     gem_dense_layer layers[GEM_MAX_LAYERS];

@@ -3,6 +3,8 @@
  * their own (the k projection serves, before its norm); values are normed without a weight; scores
  * are not scaled; a quarter of the global heads' pairs rotate; each layer ends in a scalar that
  * multiplies the whole residual. Norm weights are plain multipliers: nothing is added to them. */
+#include "model/gemma4.h"
+
 #include "model/dense.h"
 #include "model/families.h"
 
@@ -134,12 +136,11 @@ static gem_status check_relatives(const gem_gguf *g, const params *p, gem_error 
 
 /* ---- keys of several shapes ---- */
 
-/* One number for all layers, or an array of one a layer. */
-static gem_status read_per_layer(const gem_gguf *g, const char *name, uint32_t n_layers,
-                                 uint32_t max, uint32_t *out, gem_error *err)
+gem_status gem_gemma4_per_layer(const gem_gguf *g, const char *arch, const char *name,
+                                uint32_t n_layers, uint32_t max, uint32_t *out, gem_error *err)
 {
-    char key[64];
-    snprintf(key, sizeof(key), ARCH ".%s", name);
+    char key[96];
+    snprintf(key, sizeof(key), "%s.%s", arch, name);
     const gem_kv *kv = gem_gguf_find(g, key);
     if (!kv || kv->kind != GEM_GGUF_ARRAY) {
         gem_status st = gem_gguf_get_u32(g, key, true, 1, max, out, err);
@@ -165,7 +166,8 @@ static gem_status read_per_layer(const gem_gguf *g, const char *name, uint32_t n
 static gem_status read_d_ff(const gem_gguf *g, params *p, gem_error *err)
 {
     uint32_t d_ff[GEM_MAX_LAYERS] = {0};
-    gem_status st = read_per_layer(g, "feed_forward_length", p->n_layers, 1 << 20, d_ff, err);
+    gem_status st =
+        gem_gemma4_per_layer(g, ARCH, "feed_forward_length", p->n_layers, 1 << 20, d_ff, err);
     for (uint32_t l = 1; l < p->n_layers && st == GEM_OK; l++)
         if (d_ff[l] != d_ff[0])
             return refuse(g, "key " ARCH ".feed_forward_length has several values",
@@ -174,9 +176,11 @@ static gem_status read_d_ff(const gem_gguf *g, params *p, gem_error *err)
     return st;
 }
 
-static gem_status read_pattern(const gem_gguf *g, uint32_t n_layers, bool *sliding, gem_error *err)
+gem_status gem_gemma4_pattern(const gem_gguf *g, const char *arch, uint32_t n_layers, bool *sliding,
+                              gem_error *err)
 {
-    const char *key = ARCH ".attention.sliding_window_pattern";
+    char key[96];
+    snprintf(key, sizeof(key), "%s.attention.sliding_window_pattern", arch);
     const uint8_t *flags = NULL;
     uint64_t n = 0;
     gem_status st = gem_gguf_get_array(g, key, true, GEM_GGUF_BOOL, &flags, &n, err);
@@ -251,7 +255,7 @@ static gem_status check_values(const gem_gguf *g, const gem_weights *w, uint32_t
     return GEM_OK;
 }
 
-static gem_status check_factors(const gem_gguf *g, const gem_tensor *t, gem_error *err)
+gem_status gem_gemma4_factors(const gem_gguf *g, const gem_tensor *t, gem_error *err)
 {
     const float *f = gem_vector(t);
     for (uint64_t i = 0; t && i < t->dim[0]; i++)
@@ -287,6 +291,16 @@ static gem_status read_suppressed(gem_plan *out, const gem_gguf *g, int32_t n_vo
 
 /* ---- plan ---- */
 
+gem_rope gem_gemma4_rope(float theta, int head_dim, const gem_tensor *factors)
+{
+    return (gem_rope){.theta = theta,
+                      .n_dims = head_dim,
+                      .scale = 1.0f,
+                      .freq_factors = gem_vector(factors),
+                      /* a quarter of the pairs; warn() says that the file should */
+                      .n_pairs = factors ? 0 : head_dim / 8};
+}
+
 static void fill(gem_dense *m, const params *p, const uint32_t *n_kv, const bool *sliding,
                  gem_dense_layer *layers)
 {
@@ -310,12 +324,7 @@ static void fill(gem_dense *m, const params *p, const uint32_t *n_kv, const bool
     m->act = GEM_ACT_GELU_TANH;
     m->v_norm = true;
     m->n_ropes = 2;
-    m->ropes[0] = (gem_rope){.theta = p->theta,
-                             .n_dims = (int)p->key,
-                             .scale = 1.0f,
-                             .freq_factors = gem_vector(m->w.rope_freqs),
-                             /* a quarter of the pairs; warn() says that the file should */
-                             .n_pairs = m->w.rope_freqs ? 0 : (int)p->key / 8};
+    m->ropes[0] = gem_gemma4_rope(p->theta, (int)p->key, m->w.rope_freqs);
     m->ropes[1] = (gem_rope){.theta = p->theta_swa, .n_dims = (int)p->key_swa, .scale = 1.0f};
 }
 
@@ -346,8 +355,9 @@ done:
     return st;
 }
 
-static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool drafter, gem_error *err)
 {
+    (void)drafter; /* files of this family bring none */
     params p = {.theta_swa = 1e4f, .vocab = (uint32_t)n_vocab};
     bool sliding[GEM_MAX_LAYERS];
     uint32_t n_kv[GEM_MAX_LAYERS];
@@ -359,13 +369,14 @@ static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *e
     if ((st = check_relatives(g, &p, err)) != GEM_OK) return st;
     if ((st = gem_dense_check_vocab(g, ARCH, p.vocab, n_vocab, err)) != GEM_OK) return st;
     if ((st = read_d_ff(g, &p, err)) != GEM_OK) return st;
-    if ((st = read_per_layer(g, "attention.head_count_kv", p.n_layers, 1024, n_kv, err)) != GEM_OK)
+    if ((st = gem_gemma4_per_layer(g, ARCH, "attention.head_count_kv", p.n_layers, 1024, n_kv,
+                                   err)) != GEM_OK)
         return st;
-    if ((st = read_pattern(g, p.n_layers, sliding, err)) != GEM_OK) return st;
+    if ((st = gem_gemma4_pattern(g, ARCH, p.n_layers, sliding, err)) != GEM_OK) return st;
     if ((st = check_params(g, &p, n_kv, err)) != GEM_OK) return st;
     if ((st = bind(g, &p, n_kv, sliding, &m.w, err)) != GEM_OK) return st;
     if ((st = check_values(g, &m.w, p.n_layers, sliding, err)) != GEM_OK) goto done;
-    if ((st = check_factors(g, m.w.rope_freqs, err)) != GEM_OK) goto done;
+    if ((st = gem_gemma4_factors(g, m.w.rope_freqs, err)) != GEM_OK) goto done;
     fill(&m, &p, n_kv, sliding, layers);
     if ((st = gem_dense_plan(out, ARCH, &m, err)) != GEM_OK) goto done;
     if ((st = read_suppressed(out, g, n_vocab, err)) != GEM_OK) gem_plan_free(out);

@@ -40,7 +40,9 @@ typedef enum gem_dim {
     GEM_DIM_INNER,   /* n_v_heads * their head_dim */
     GEM_DIM_V_HEADS, /* n_v_heads */
     GEM_DIM_STATE,   /* head_dim of recurrent heads */
-    GEM_DIM_TWICE,   /* 2 * d_model */
+    GEM_DIM_TWICE,   /* two vectors side by side: 2 * d_model; of a drafter in a file of its own
+                      * that of the model it is made for */
+    GEM_DIM_TARGET,  /* d_model of that model */
     GEM_DIM_COUNT
 } gem_dim;
 
@@ -73,7 +75,8 @@ typedef struct gem_layer_weights {
 
 typedef struct gem_weights {
     const gem_tensor *token_embd, *output_norm, *output, *rope_freqs;
-    gem_layer_weights *layer; /* owned, [n_layers] */
+    const gem_tensor *pre_projection, *post_projection; /* of a drafter in a file of its own */
+    gem_layer_weights *layer;                           /* owned, [n_layers] */
 } gem_weights;
 
 /* Read and mark every key of the table into `params`. GEM_E_FORMAT names key, value and range. */

@@ -389,8 +389,7 @@ static gem_status suppress_padding(gem_plan *out, const gem_gguf *g, int32_t n_v
     return GEM_OK;
 }
 
-static gem_status make_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool drafter,
-                            gem_error *err)
+static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool drafter, gem_error *err)
 {
     params p = {.interval = 4, .vocab = (uint32_t)n_vocab};
     gem_weights w;
@@ -424,16 +423,6 @@ static gem_status make_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool dr
     if (st != GEM_OK) return st;
     if ((st = suppress_padding(out, g, n_vocab, err)) != GEM_OK) gem_plan_free(out);
     return st;
-}
-
-static gem_status plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
-{
-    return make_plan(out, g, n_vocab, false, err);
-}
-
-static gem_status plan_drafter(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
-{
-    return make_plan(out, g, n_vocab, true, err);
 }
 
 /* ---- signs of a broken conversion ---- */
@@ -478,4 +467,4 @@ static void warn(const gem_gguf *g, const gem_log *log)
 }
 
 const gem_family gem_family_qwen35 = {
-    .arch = ARCH, .plan = plan, .plan_drafter = plan_drafter, .manifest = &manifest, .warn = warn};
+    .arch = ARCH, .plan = plan, .drafts = true, .manifest = &manifest, .warn = warn};

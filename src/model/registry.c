@@ -4,6 +4,8 @@
 static const gem_family *const families[] = {&gem_family_gemma3, &gem_family_gemma4,
                                              &gem_family_qwen2, &gem_family_qwen35};
 
+static const gem_beside *const beside[] = {&gem_beside_gemma4_assistant};
+
 /* Files people are likely to try. Others are refused with the supported list alone. */
 static const struct {
     const char *arch, *why;
@@ -12,7 +14,7 @@ static const struct {
     {"gemma2", "Gemma 2 caps its attention scores"},
     {"gemma3n", "Gemma 3n has per-layer embeddings and shared KV layers"},
     {"gemma-embedding", "an embedding model, which generates no text"},
-    {"gemma4-assistant", "a drafter, which runs only beside its target model"},
+    {"gemma4-assistant", "a drafter, which runs only beside its target model: --draft FILE"},
     {"gemma4_mtp", "a drafter, which runs only beside its target model"},
     {"dflash", "a drafter, which runs only beside its target model"},
     {"llama", "Llama-like models rotate neighbouring dims, not halves"},
@@ -39,9 +41,7 @@ const gem_family *gem_family_at(size_t i)
 static const char *reason(gem_str arch)
 {
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
-        if (strlen(refused[i].arch) == arch.len &&
-            memcmp(refused[i].arch, arch.data, arch.len) == 0)
-            return refused[i].why;
+        if (gem_str_is(arch, refused[i].arch)) return refused[i].why;
     return NULL;
 }
 
@@ -59,9 +59,19 @@ static void list_supported(char *out, size_t cap)
     }
 }
 
+/* Adapters, projectors and importance matrices carry the architecture of their model. */
+static gem_status check_type(const gem_gguf *g, gem_error *err)
+{
+    gem_str type = {0};
+    gem_status st = gem_gguf_get_str(g, "general.type", false, &type, err);
+    if (st != GEM_OK || type.len == 0 || gem_str_is(type, "model")) return st;
+    return gem_fail(err, GEM_E_UNSUPPORTED, "%s: key general.type is %.*s; only model is supported",
+                    gem_gguf_path(g), (int)GEM_MIN(type.len, (size_t)64), type.data);
+}
+
 gem_status gem_family_find(const gem_family **out, gem_gguf *g, gem_error *err)
 {
-    gem_str arch = {0}, type = {0};
+    gem_str arch = {0};
     char supported[256];
     gem_status st = gem_gguf_get_str(g, "general.architecture", true, &arch, err);
     *out = NULL;
@@ -69,9 +79,7 @@ gem_status gem_family_find(const gem_family **out, gem_gguf *g, gem_error *err)
     list_supported(supported, sizeof(supported));
 
     for (size_t i = 0; i < ARRAY_LEN(families); i++)
-        if (strlen(families[i]->arch) == arch.len &&
-            memcmp(families[i]->arch, arch.data, arch.len) == 0)
-            *out = families[i];
+        if (gem_str_is(arch, families[i]->arch)) *out = families[i];
     if (!*out) {
         const char *why = reason(arch);
         return gem_fail(err, GEM_E_UNSUPPORTED,
@@ -79,38 +87,56 @@ gem_status gem_family_find(const gem_family **out, gem_gguf *g, gem_error *err)
                         gem_gguf_path(g), (int)GEM_MIN(arch.len, (size_t)64), arch.data,
                         why ? " (" : "", why ? why : "", why ? ")" : "", supported);
     }
-    /* adapters, projectors and importance matrices carry the architecture of their model */
-    if ((st = gem_gguf_get_str(g, "general.type", false, &type, err)) != GEM_OK) return st;
-    if (type.len && !(type.len == 5 && memcmp(type.data, "model", 5) == 0)) {
-        *out = NULL;
-        return gem_fail(err, GEM_E_UNSUPPORTED,
-                        "%s: key general.type is %.*s; only model is supported", gem_gguf_path(g),
-                        (int)GEM_MIN(type.len, (size_t)64), type.data);
-    }
-    return GEM_OK;
+    if ((st = check_type(g, err)) != GEM_OK) *out = NULL;
+    return st;
 }
 
-static gem_status plan_of(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool drafter, gem_error *err)
+gem_status gem_model_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, bool drafter, gem_error *err)
 {
     const gem_family *f;
     gem_status st = gem_family_find(&f, g, err);
     memset(out, 0, sizeof(*out));
     if (st != GEM_OK) return st;
-    if (drafter && !f->plan_drafter)
+    if (drafter && !f->drafts)
         return gem_fail(err, GEM_E_UNSUPPORTED, "%s: files of architecture %s bring no drafter",
                         gem_gguf_path(g), f->arch);
-    st = drafter ? f->plan_drafter(out, g, n_vocab, err) : f->plan(out, g, n_vocab, err);
-    if (st != GEM_OK) return st;
+    if ((st = f->plan(out, g, n_vocab, drafter, err)) != GEM_OK) return st;
     if ((st = gem_manifest_leftovers(f->manifest, g, err)) != GEM_OK) gem_plan_free(out);
     return st;
 }
 
-gem_status gem_model_plan(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+static const gem_beside *find_beside(gem_str arch)
 {
-    return plan_of(out, g, n_vocab, false, err);
+    for (size_t i = 0; i < ARRAY_LEN(beside); i++)
+        if (gem_str_is(arch, beside[i]->arch)) return beside[i];
+    return NULL;
 }
 
-gem_status gem_model_plan_drafter(gem_plan *out, gem_gguf *g, int32_t n_vocab, gem_error *err)
+bool gem_model_is_beside(const gem_gguf *g)
 {
-    return plan_of(out, g, n_vocab, true, err);
+    gem_str arch = {0};
+    return gem_gguf_get_str(g, "general.architecture", true, &arch, NULL) == GEM_OK &&
+           find_beside(arch);
+}
+
+gem_status gem_model_plan_beside(gem_plan *plan, gem_gguf *drafter, gem_error *err)
+{
+    gem_str arch = {0};
+    gem_status st = gem_gguf_get_str(drafter, "general.architecture", true, &arch, err);
+    if (st != GEM_OK) return st;
+    const gem_beside *b = find_beside(arch);
+    if (!b)
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "%s: architecture %.*s is no drafter that runs beside a model",
+                        gem_gguf_path(drafter), (int)GEM_MIN(arch.len, (size_t)64), arch.data);
+    if (strcmp(plan->family, b->target) != 0)
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "%s: a drafter for models of architecture %s, not %s",
+                        gem_gguf_path(drafter), b->target, plan->family);
+    if (plan->draft_op)
+        return gem_fail(err, GEM_E_UNSUPPORTED, "%s: the model brings a drafter already",
+                        gem_gguf_path(drafter));
+    if ((st = check_type(drafter, err)) != GEM_OK) return st;
+    if ((st = b->attach(plan, drafter, err)) != GEM_OK) return st;
+    return gem_manifest_leftovers(b->manifest, drafter, err);
 }

@@ -64,27 +64,11 @@ static void free_model(gem_drafter *base)
     free(d);
 }
 
-/* Equal ids must mean equal text. Padding at the end may differ in length. */
-static gem_status check_vocabulary(const gem_model *a, const gem_model *b, gem_error *err)
-{
-    int32_t n = GEM_MIN(a->plan.n_vocab, b->plan.n_vocab);
-    for (int32_t id = 0; id < n; id++) {
-        size_t la, lb;
-        const char *ta = gem_token_bytes(a, id, true, &la), *tb = gem_token_bytes(b, id, true, &lb);
-        if (la != lb || memcmp(ta, tb, la) != 0)
-            return gem_fail(err, GEM_E_ARG,
-                            "the draft model has another vocabulary: token %d is \"%.*s\", in the "
-                            "target \"%.*s\"",
-                            id, (int)GEM_MIN(la, (size_t)64), ta, (int)GEM_MIN(lb, (size_t)64), tb);
-    }
-    return GEM_OK;
-}
-
 gem_status gem_drafter_model(gem_drafter **out, gem_model *draft_model, const gem_model *target,
                              gem_error *err)
 {
     *out = NULL;
-    gem_status st = check_vocabulary(draft_model, target, err);
+    gem_status st = gem_tokenizer_same(draft_model->tok, target->tok, "the draft model", err);
     if (st != GEM_OK) return st;
     model_drafter *d = calloc(1, sizeof(*d));
     if (!d) return gem_fail(err, GEM_E_NOMEM, "no memory for a drafter");

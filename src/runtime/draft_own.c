@@ -1,5 +1,6 @@
-/* draft_own.c - the drafter that came with the target: its program on the target's backend, its
- * layer of keys and values in the target's session. Greedy. */
+/* draft_own.c - the drafter made for the target, out of its file or of one beside it: its program
+ * on the target's backend, its layer of keys and values, if any, in the target's session. Greedy.
+ */
 #include "runtime/speculate.h"
 
 #include <stdlib.h>

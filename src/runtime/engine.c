@@ -107,7 +107,19 @@ static gem_status open_states(gem_model *m, gem_error *err)
     return GEM_OK;
 }
 
-/* Scratch of a drafter that came with the model. */
+/* A drafter in a file of its own: the same vocabulary, then its program behind the model's. */
+static gem_status open_beside(gem_model *m, const char *path, gem_error *err)
+{
+    gem_tokenizer *tok = NULL;
+    gem_status st = gem_gguf_open(&m->drafter, path, err);
+    if (st == GEM_OK) st = gem_tokenizer_open(&tok, m->drafter, err);
+    if (st == GEM_OK) st = gem_tokenizer_same(tok, m->tok, path, err);
+    if (st == GEM_OK) st = gem_model_plan_beside(&m->plan, m->drafter, err);
+    gem_tokenizer_close(tok);
+    return st;
+}
+
+/* Scratch of a drafter. */
 static gem_status open_drafter(gem_model *m, gem_error *err)
 {
     size_t rows = (size_t)m->n_batch, bytes;
@@ -138,6 +150,7 @@ static gem_status open_backend(gem_model *m, const gem_model_options *o, gem_err
     const gem_backend_options bo = {
         .plan = &m->plan,
         .file = m->file,
+        .drafter = m->drafter,
         .isa = o->isa,
         .n_threads = m->n_threads,
         .n_batch = m->n_batch,
@@ -200,8 +213,8 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
     gem_chat_format_of(&m->chat, m->tok);
     if (!o->vocab_only) {
         int32_t n_vocab = gem_tokenizer_n_vocab(m->tok);
-        st = o->drafter ? gem_model_plan_drafter(&m->plan, file, n_vocab, err)
-                        : gem_model_plan(&m->plan, file, n_vocab, err);
+        st = gem_model_plan(&m->plan, file, n_vocab, o->drafter, err);
+        if (st == GEM_OK && o->drafter_path) st = open_beside(m, o->drafter_path, err);
         if (st != GEM_OK) goto done;
         if (e->change_plan) e->change_plan(&m->plan);
         if (family->warn) family->warn(file, &m->log);
@@ -244,6 +257,7 @@ void gem_model_close(gem_model *m)
     gem_plan_free(&m->plan);
     gem_tokenizer_close(m->tok);
     gem_gguf_close(m->file);
+    gem_gguf_close(m->drafter);
     free(m->family);
     free(m->name);
     free(m->isa);

@@ -26,6 +26,7 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
 
 struct gem_model {
     gem_gguf *file;     /* owned */
+    gem_gguf *drafter;  /* owned; NULL but for a drafter with a file of its own */
     gem_tokenizer *tok; /* owned */
     gem_chat_format chat;
     gem_plan plan; /* empty when vocab_only */
@@ -106,8 +107,8 @@ void gem_session_settle(gem_session *s);
  * appended; calls count ahead from 0. The hidden vector before it is the session's own, or for
  * ahead > 0 what the last call gave. logits of the token behind it, borrowed until the next run.
  * When the last guess has been made, gem_session_guess_end.
- * errors  GEM_E_NOMEM  no free KV pages; GEM_E_RANGE  the context ends, or tokens of the session
- *         must be run again first; GEM_E_DEVICE. Allocates nothing. */
+ * errors  GEM_E_NOMEM  no free KV pages; GEM_E_RANGE  the context ends, tokens of the
+ *         session must be run again first, or it is empty and the drafter only reads; GEM_E_DEVICE. Allocates nothing. */
 gem_status gem_session_guess(gem_session *s, int32_t token, int32_t ahead, const float **logits,
                              gem_error *err);
 void gem_session_guess_end(gem_session *s);

@@ -107,7 +107,6 @@ static gem_status put_rows(gem_model *m, const gem_row *rows, int32_t n_rows, in
         m->pos[i] = s->n_pos + s->n_batch;
         m->seq[i] = s->seq;
         m->want[i] = rows[i].want_logits ? GEM_WANT_LOGITS : 0;
-        if (m->plan.draft_op) m->want[i] |= GEM_WANT_HIDDEN;
         n_want += rows[i].want_logits;
         s->n_batch++;
         if ((st = check_room(s, (size_t)s->n_batch, err)) != GEM_OK) return st;
@@ -116,6 +115,12 @@ static gem_status put_rows(gem_model *m, const gem_row *rows, int32_t n_rows, in
     if (n_want > m->n_logits)
         return gem_fail(err, GEM_E_ARG, "%d rows want logits, a batch gives at most %d", n_want,
                         m->n_logits);
+    /* the hidden vectors that a drafter goes on from: each, or those a session remembers */
+    for (int32_t i = 0; m->plan.draft_op && i < n_rows; i++) {
+        const gem_session *s = rows[i].session;
+        if (m->plan.draft_appends || m->pos[i] >= s->n_pos + s->n_batch - GEM_RECENT)
+            m->want[i] |= GEM_WANT_HIDDEN;
+    }
     return GEM_OK;
 }
 
@@ -149,7 +154,7 @@ static void commit(gem_session *s, int32_t n)
     gem_kv_commit(&s->kv, n);
 }
 
-/* ---- a drafter that came with the model ---- */
+/* ---- a drafter of the model's own ---- */
 
 static float *recent_at(const gem_session *s, int32_t pos)
 {
@@ -194,18 +199,21 @@ static gem_status run_batch(gem_model *m, const gem_batch *b, gem_error *err)
                     : m->ops->run(m->be, b, m->logits, err);
 }
 
-/* One pass over a batch; a drafter's layer follows it, so that its keys and values are there for
- * every position. session: by sequence of the batch. */
+/* One pass over a batch. A drafter with a layer of its own follows it, so that keys and values are
+ * there for every position. session: by sequence of the batch. */
 static gem_status forward(gem_model *m, gem_batch b, gem_session *const *session, gem_error *err)
 {
     b.hidden = m->hidden;
     gem_status st = run_batch(m, &b, err);
     if (st != GEM_OK || !m->plan.draft_op) return st;
-    for (int32_t r = 0; r < b.n_rows; r++) {
+    for (int32_t r = 0, k = 0; r < b.n_rows; r++) {
         gem_session *s = session[b.seq[r]];
-        put_input(s, b.pos[r], m->input + (size_t)r * (size_t)m->plan.d_model);
-        remember(s, b.pos[r], m->hidden[r]);
+        if (!(b.want[r] & GEM_WANT_HIDDEN)) continue;
+        if (m->plan.draft_appends)
+            put_input(s, b.pos[r], m->input + (size_t)r * (size_t)m->plan.d_model);
+        remember(s, b.pos[r], m->hidden[k++]);
     }
+    if (!m->plan.draft_appends) return GEM_OK;
     b.draft = true;
     b.input = m->input;
     b.want = (const uint8_t *)m->zeros;
@@ -216,15 +224,18 @@ gem_status gem_session_guess(gem_session *s, int32_t token, int32_t ahead, const
                              gem_error *err)
 {
     gem_model *m = s->m;
-    int32_t pos = s->n_pos + ahead, need[GEM_KV_MAX_POOLS] = {0};
+    bool appends = m->plan.draft_appends;
+    int32_t pos = s->n_pos + (appends ? ahead : 0), need[GEM_KV_MAX_POOLS] = {0};
     const uint8_t want = GEM_WANT_LOGITS | GEM_WANT_HIDDEN;
     assert(m->plan.draft_op);
-    if (s->kv.n_pos < s->n_pos || pos >= m->n_ctx)
+    if (s->kv.n_pos < s->n_pos || pos >= m->n_ctx || (!appends && pos == 0))
         return gem_fail(err, GEM_E_RANGE, "no guess at position %d", pos);
-    gem_kv_need(&s->kv, ahead + 1, need);
-    gem_status st = gem_kv_check(m->kv, need, err);
-    if (st != GEM_OK) return st;
-    gem_kv_append(&s->kv, ahead + 1);
+    if (appends) {
+        gem_kv_need(&s->kv, ahead + 1, need);
+        gem_status room = gem_kv_check(m->kv, need, err);
+        if (room != GEM_OK) return room;
+        gem_kv_append(&s->kv, ahead + 1);
+    }
     for (int l = 0; l < m->plan.n_layers; l++)
         m->table[l] = gem_kv_table(&s->kv, l);
     if (ahead == 0) put_input(s, pos, m->input);
@@ -238,7 +249,7 @@ gem_status gem_session_guess(gem_session *s, int32_t token, int32_t ahead, const
                          .draft = true,
                          .input = m->input,
                          .hidden = m->hidden};
-    st = m->ops->run(m->be, &b, logits, err);
+    gem_status st = m->ops->run(m->be, &b, logits, err);
     if (st == GEM_OK)
         memcpy(m->input, m->hidden[0], (size_t)m->plan.d_model * sizeof(*m->input));
     else

@@ -38,9 +38,9 @@ gem_status gem_drafter_ngram(gem_drafter **out, gem_error *err);
 gem_status gem_drafter_model(gem_drafter **out, gem_model *draft, const gem_model *target,
                              gem_error *err);
 
-/* The drafter that the target's file brings (Qwen's block that predicts ahead, MTP): greedy
- * choices from the hidden vector of the last position, each guess from the one before. The target
- * must have been opened with the option drafter (GEM_E_ARG). */
+/* The drafter made for the target (Qwen's block that predicts ahead, MTP; Gemma 4's assistant):
+ * greedy choices from the hidden vector of the last position, each guess from the one before. The
+ * target must have been opened with the option drafter or drafter_path (GEM_E_ARG). */
 gem_status gem_drafter_own(gem_drafter **out, const gem_model *target, gem_error *err);
 
 typedef struct gem_draft_stats {

@@ -191,6 +191,24 @@ const char *gem_tokenizer_bytes(const gem_tokenizer *t, int32_t id, bool special
     return t->arena + t->bytes_at[id];
 }
 
+gem_status gem_tokenizer_same(const gem_tokenizer *t, const gem_tokenizer *target, const char *what,
+                              gem_error *err)
+{
+    int32_t n = GEM_MIN(t->n_vocab, target->n_vocab);
+    for (int32_t id = 0; id < n; id++) {
+        size_t la, lb;
+        const char *a = gem_tokenizer_bytes(t, id, true, &la),
+                   *b = gem_tokenizer_bytes(target, id, true, &lb);
+        if (la != lb || memcmp(a, b, la) != 0)
+            return gem_fail(err, GEM_E_ARG,
+                            "%s has another vocabulary: token %d is \"%.*s\", in the target "
+                            "\"%.*s\"",
+                            what, id, (int)GEM_MIN(la, (size_t)64), a, (int)GEM_MIN(lb, (size_t)64),
+                            b);
+    }
+    return GEM_OK;
+}
+
 size_t gem_tokenizer_max_bytes(const gem_tokenizer *t)
 {
     return t->max_bytes;

@@ -48,6 +48,10 @@ gem_status gem_tokenizer_encode(const gem_tokenizer *t, const char *text, size_t
 /* Decoded bytes of one token, borrowed; control, unknown and unused tokens give "" unless special, ids
  * outside the vocabulary always. */
 const char *gem_tokenizer_bytes(const gem_tokenizer *t, int32_t id, bool special, size_t *len);
+/* Equal ids mean equal bytes, as far as both vocabularies reach: padding at the end may differ in
+ * length. GEM_E_ARG names the first token that differs; `what` is t in the sentence. */
+gem_status gem_tokenizer_same(const gem_tokenizer *t, const gem_tokenizer *target, const char *what,
+                              gem_error *err);
 size_t gem_tokenizer_max_bytes(const gem_tokenizer *t); /* of any one token */
 
 #endif

@@ -41,11 +41,6 @@ static const char *const gemma_ends[] = {"<eos>", "<end_of_turn>", "<turn|>", "<
 static const char *const qwen_ends[] = {"<|endoftext|>", "<|im_end|>", "<|fim_pad|>",
                                         "<|repo_name|>", "<|file_sep|>"};
 
-static bool str_is(gem_str s, const char *text)
-{
-    return s.len == strlen(text) && !memcmp(s.data, text, s.len);
-}
-
 static gem_status no_memory(gem_error *err, const char *what)
 {
     return gem_fail(err, GEM_E_NOMEM, "tokenizer: no memory for %s", what);
@@ -59,14 +54,14 @@ static gem_status read_kind(gem_tokenizer *t, gem_gguf *g, gem_error *err)
     gem_status st;
     if ((st = gem_gguf_get_str(g, KEY "model", true, &model, err)) != GEM_OK) return st;
     if ((st = gem_gguf_get_str(g, KEY "pre", false, &pre, err)) != GEM_OK) return st;
-    if (str_is(model, "llama")) {
+    if (gem_str_is(model, "llama")) {
         t->kind = GEM_VOCAB_SCORE; /* has no word splitter: `pre` says nothing */
-    } else if (str_is(model, "gemma4")) {
+    } else if (gem_str_is(model, "gemma4")) {
         t->kind = GEM_VOCAB_CHARS;
-    } else if (str_is(model, "gpt2")) {
+    } else if (gem_str_is(model, "gpt2")) {
         t->kind = GEM_VOCAB_WORDS;
-        t->marks_in_words = str_is(pre, "qwen35");
-        if (!t->marks_in_words && !str_is(pre, "qwen2") && !str_is(pre, "deepseek-r1-qwen"))
+        t->marks_in_words = gem_str_is(pre, "qwen35");
+        if (!t->marks_in_words && !gem_str_is(pre, "qwen2") && !gem_str_is(pre, "deepseek-r1-qwen"))
             return gem_fail(
                 err, GEM_E_UNSUPPORTED,
                 KEY
@@ -290,7 +285,7 @@ static gem_marker_level level_of(gem_token_type type, gem_str s)
 {
     if (type != GEM_TOKEN_USER_DEFINED) return GEM_MARKER_CONTROL;
     for (size_t i = 0; i < ARRAY_LEN(protocol_markers); i++)
-        if (str_is(s, protocol_markers[i].text)) return protocol_markers[i].level;
+        if (gem_str_is(s, protocol_markers[i].text)) return protocol_markers[i].level;
     return GEM_MARKER_ALWAYS;
 }
 

@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (gem_gguf_open_memory(&g, copy, size, "fuzz", NULL) == GEM_OK) {
         const gem_tensor *embd = gem_gguf_tensor(g, "token_embd.weight");
         int32_t n_vocab = embd && embd->dim[1] < INT32_MAX ? (int32_t)embd->dim[1] : 4;
-        if (gem_model_plan(&plan, g, n_vocab, NULL) == GEM_OK) {
+        if (gem_model_plan(&plan, g, n_vocab, false, NULL) == GEM_OK) {
             walk(&plan);
             gem_plan_free(&plan);
         }

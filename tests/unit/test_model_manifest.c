@@ -17,7 +17,7 @@ static gem_status plan_of(const tiny *t, gem_plan *plan, gem_gguf **g, gem_error
     if (!tiny_write(t, tiny_path(path, "manifest"))) fail();
     assert_int_equal(gem_gguf_open(g, path, err), GEM_OK);
     unlink(path); /* the mapping stays */
-    return gem_model_plan(plan, *g, (int32_t)t->vocab, err);
+    return gem_model_plan(plan, *g, (int32_t)t->vocab, false, err);
 }
 
 static void expect(const tiny *t, gem_status want, const char *says)

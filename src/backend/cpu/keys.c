@@ -37,7 +37,7 @@ gem_status gem_cpu_open_keys(gem_backend *be, gem_error *err)
         return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for %d layers", plan->n_layers);
     for (size_t i = 0; i < plan->n_ops; i++) {
         const gem_op *op = &plan->op[i];
-        if (op->kind != GEM_OP_QKV) continue;
+        if (op->kind != GEM_OP_QKV || op->qkv.k < 0) continue;
         int pool = be->opt.layer_pool[op->layer], r = op->qkv.rope;
         if (pool < 0 || !be->opt.pool[pool].values_only) continue;
         be->key_op[op->layer] = op;

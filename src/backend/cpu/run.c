@@ -42,17 +42,24 @@ static void quantize_columns(const gem_backend *be, gem_buf b, int64_t r, int64_
 
 /* ---- row-wise ops ---- */
 
+/* Columns of a row were written; the last ones complete it. */
+static void filled(const gem_backend *be, gem_buf b, int64_t r, int64_t end)
+{
+    if (end == be->plan->buf_width[b]) quantize_row(be, b, r, end);
+}
+
 static void embed(const pass *p, const gem_op *op)
 {
     const gem_tensor *t = op->embed.w;
-    int64_t lo, hi, d = p->be->plan->d_model;
+    int64_t lo, hi, d = (int64_t)t->dim[0];
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
-        float *x = gem_cpu_row(p->be, op->embed.dst, r);
+        float *x = gem_cpu_row(p->be, op->embed.dst, r) + op->embed.at;
         gem_dequantize_row(t->dtype, t->data + (size_t)p->be->batch->token[r] * t->row_bytes, x,
                            (size_t)d);
         for (int64_t i = 0; i < d; i++)
             x[i] = x[i] * op->embed.scale;
+        filled(p->be, op->embed.dst, r, op->embed.at + d);
     }
 }
 
@@ -72,27 +79,28 @@ static void input(const pass *p, const gem_op *op)
 {
     int64_t lo, hi, d = p->be->plan->d_model;
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
-    for (int64_t r = lo; r < hi; r++)
-        memcpy(gem_cpu_row(p->be, op->input.dst, r), p->be->batch->input + r * d,
+    for (int64_t r = lo; r < hi; r++) {
+        memcpy(gem_cpu_row(p->be, op->input.dst, r) + op->input.at, p->be->batch->input + r * d,
                (size_t)d * sizeof(float));
+        filled(p->be, op->input.dst, r, op->input.at + d);
+    }
 }
 
 static void norm(const pass *p, const gem_op *op)
 {
-    int64_t lo, hi, d = p->be->plan->d_model, width = op->norm.at + d;
+    int64_t lo, hi, d = p->be->plan->buf_width[op->norm.src];
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
         p->be->k.norm(gem_cpu_row(p->be, op->norm.src, r), op->norm.w, d, op->norm.eps,
                       gem_cpu_row(p->be, op->norm.dst, r) + op->norm.at);
-        if (width == p->be->plan->buf_width[op->norm.dst])
-            quantize_row(p->be, op->norm.dst, r, width);
+        filled(p->be, op->norm.dst, r, op->norm.at + d);
     }
 }
 
 static void residual(const pass *p, const gem_op *op)
 {
     const gem_cpu_kernels *k = &p->be->k;
-    int64_t lo, hi, d = p->be->plan->d_model;
+    int64_t lo, hi, d = p->be->plan->buf_width[op->residual.x];
     gem_share(p->n, p->be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++) {
         float *x = gem_cpu_row(p->be, op->residual.x, r),
@@ -143,13 +151,14 @@ static size_t q_stride(int stride, int head_dim)
     return (size_t)(stride ? stride : head_dim);
 }
 
-/* One item is one head of one row: query heads first, then key heads with their values. */
+/* One item is one head of one row: query heads first, then key heads with their values, if any. */
 static void qkv(const pass *p, const gem_op *op)
 {
     gem_backend *be = p->be;
     const gem_kv_layer *l = &be->plan->layer[op->layer];
     const gem_kv_pool *pool = &be->opt.pool[be->opt.layer_pool[op->layer]];
-    int hd = l->head_dim, heads = op->qkv.n_heads, all = heads + l->n_kv_heads;
+    int hd = l->head_dim, heads = op->qkv.n_heads;
+    int all = op->qkv.k < 0 ? heads : heads + l->n_kv_heads;
     int half = be->plan->rope[op->qkv.rope].n_dims / 2;
     int64_t lo, hi;
     gem_share((int64_t)p->n * all, be->n_threads, p->tid, &lo, &hi);
@@ -178,6 +187,17 @@ static void qkv(const pass *p, const gem_op *op)
     }
 }
 
+/* The last position that a row sees, and how many it sees at most (0: all). */
+static int32_t seen_to(const gem_backend *be, const gem_op *op, int64_t r)
+{
+    return be->pos[r] - op->attend.earlier;
+}
+
+static int32_t seen_window(const gem_op *op, const gem_kv_layer *l)
+{
+    return l->window ? l->window - op->attend.earlier : 0;
+}
+
 /* Rows of one block and KV head against one chunk of keys. */
 static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, int32_t chunk,
                          float *m, float *s, float *o)
@@ -190,7 +210,7 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     const uint8_t *page[GEM_CHUNK / GEM_PAGE], *value[GEM_CHUNK / GEM_PAGE];
     const gem_kv_pool *pool = &be->opt.pool[be->opt.layer_pool[op->layer]];
     const int32_t *table = table_of(be, be->seq[b.row], op->layer);
-    int32_t last_pos = be->pos[b.row + b.n_tokens - 1], last = last_pos / GEM_PAGE;
+    int32_t last_pos = seen_to(be, op, b.row + b.n_tokens - 1), last = last_pos / GEM_PAGE;
     for (int i = 0; i < GEM_CHUNK / GEM_PAGE; i++) {
         int32_t at = chunk * (GEM_CHUNK / GEM_PAGE) + i;
         page[i] = value[i] = at <= last ? page_part(be, op->layer, table[at], kvh) : NULL;
@@ -203,7 +223,7 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
             q[t * group + g] =
                 gem_cpu_row(be, op->attend.q, b.row + t) +
                 (size_t)(kvh * group + g) * q_stride(op->attend.q_stride, l->head_dim);
-            pos[t * group + g] = be->pos[b.row + t];
+            pos[t * group + g] = seen_to(be, op, b.row + t);
         }
     gem_attend_args a = {
         .head_dim = l->head_dim,
@@ -211,7 +231,7 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
         .n = b.n_tokens * group,
         .q = q,
         .pos = pos,
-        .window = l->window,
+        .window = seen_window(op, l),
         .chunk = chunk * GEM_CHUNK,
         .page = page,
         .value = pool->values_only ? value : NULL,
@@ -224,12 +244,13 @@ static void attend_chunk(const pass *p, const gem_op *op, cpu_block b, int kvh, 
     be->k.attend(&a);
 }
 
-static void chunks_of(const gem_backend *be, const gem_kv_layer *l, cpu_block b, int32_t *first,
+static void chunks_of(const gem_backend *be, const gem_op *op, cpu_block b, int32_t *first,
                       int32_t *last)
 {
-    int32_t from = l->window ? GEM_MAX(0, be->pos[b.row] - l->window + 1) : 0;
+    int32_t window = seen_window(op, &be->plan->layer[op->layer]);
+    int32_t from = window ? GEM_MAX(0, seen_to(be, op, b.row) - window + 1) : 0;
     *first = from / GEM_CHUNK;
-    *last = be->pos[b.row + b.n_tokens - 1] / GEM_CHUNK;
+    *last = seen_to(be, op, b.row + b.n_tokens - 1) / GEM_CHUNK;
 }
 
 static void finish_row(const pass *p, const gem_op *op, int64_t r, int head, const float *o,
@@ -261,7 +282,7 @@ static void attend_block(const pass *p, const gem_op *op, cpu_block b, int kvh)
     float *total = be->scratch[p->tid].total, *part = be->scratch[p->tid].o;
     uint64_t stamp = p->phases ? gem_now_ns() : 0;
     int32_t first, last;
-    chunks_of(be, l, b, &first, &last);
+    chunks_of(be, op, b, &first, &last);
     for (int32_t c = first; c <= last; c++) {
         if (c == first) {
             attend_chunk(p, op, b, kvh, c, m, s, total);
@@ -311,12 +332,12 @@ static void attend_split(pass *p, const gem_op *op)
     uint64_t stamp = p->phases ? gem_now_ns() : 0;
     int32_t first, last;
     for (int32_t r = 0; r < p->n; r++) {
-        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
+        chunks_of(be, op, (cpu_block){r, 1}, &first, &last);
         items += (int64_t)(last - first + 1) * l->n_kv_heads;
     }
     gem_share(items, be->n_threads, p->tid, &lo, &hi);
     for (int32_t r = 0; r < p->n; r++) {
-        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
+        chunks_of(be, op, (cpu_block){r, 1}, &first, &last);
         for (int h = 0; h < l->n_kv_heads; h++)
             for (int32_t c = first; c <= last; c++, at++) {
                 if (at < lo || at >= hi) continue;
@@ -330,7 +351,7 @@ static void attend_split(pass *p, const gem_op *op)
     gem_share((int64_t)p->n * op->attend.n_heads, be->n_threads, p->tid, &lo, &hi);
     at = 0;
     for (int32_t r = 0; r < p->n; r++) {
-        chunks_of(be, l, (cpu_block){r, 1}, &first, &last);
+        chunks_of(be, op, (cpu_block){r, 1}, &first, &last);
         for (int h = 0; h < op->attend.n_heads; h++) {
             int g = h % group;
             int64_t me = (int64_t)r * op->attend.n_heads + h,
@@ -369,7 +390,7 @@ static bool attend_row(const pass *p, const gem_op *op)
     const cpu_block b = {0, 1};
     int32_t first, last;
     if (p->n != 1 || width % GEM_QBLOCK != 0) return false;
-    chunks_of(be, l, b, &first, &last);
+    chunks_of(be, op, b, &first, &last);
     if (first < last && l->n_kv_heads < be->n_threads) return false;
     int64_t lo, hi;
     gem_share(l->n_kv_heads, be->n_threads, p->tid, &lo, &hi);
@@ -456,7 +477,7 @@ static void keep_hidden(pass *p, const gem_op *op)
         uint8_t want = be->batch->want[be->row_of[w]];
         if (want & GEM_WANT_HIDDEN) {
             be->batch->hidden[k] = be->hidden + (size_t)k * d;
-            memcpy(be->hidden + (size_t)k++ * d, gem_cpu_row(be, op->head.src, w),
+            memcpy(be->hidden + (size_t)k++ * d, gem_cpu_row(be, op->head.hidden, w),
                    d * sizeof(float));
         }
         if (!(want & GEM_WANT_LOGITS)) continue;

@@ -110,8 +110,10 @@ static gem_status pack_all(gem_backend *be, gem_error *err)
     load_job job = {.be = be, .panels = panels, .range = range, .first = first};
     gem_ranges_set(range, be->n_threads, first[n]);
     gem_team_run(be->team, load_part, &job);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         gem_gguf_drop_pages(be->opt.file, be->weight[i].tensor);
+        if (be->opt.drafter) gem_gguf_drop_pages(be->opt.drafter, be->weight[i].tensor);
+    }
 done:
     free(first);
     free(panels);

@@ -29,6 +29,10 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
         if (be->opt.pool[i].values_only)
             return gem_fail(err, GEM_E_UNSUPPORTED,
                             "cuda: no kernels for KV type f32-values; f32, f16 and f16-full have");
+    if (p->draft_op)
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "cuda: no kernels for a drafter beside its model (--draft own or a file made "
+                        "for it); ngram and a smaller model have");
     if (p->d_model > 12 * 1024)
         return gem_fail(err, GEM_E_UNSUPPORTED, "cuda: a model of width %d; up to %d are supported",
                         p->d_model, 12 * 1024);

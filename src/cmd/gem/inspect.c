@@ -231,7 +231,7 @@ static gem_status check(gem_gguf *g, json_t *doc, gem_error *err)
     gem_plan plan;
     gem_status st = gem_family_find(&family, g, err);
     if (st == GEM_OK) st = gem_tokenizer_open(&tok, g, err);
-    if (st == GEM_OK) st = gem_model_plan(&plan, g, gem_tokenizer_n_vocab(tok), err);
+    if (st == GEM_OK) st = gem_model_plan(&plan, g, gem_tokenizer_n_vocab(tok), false, err);
     if (st == GEM_OK) {
         json_object_set_new(doc, "model",
                             json_pack("{s:s, s:i, s:i, s:i, s:i}", "family", plan.family,

@@ -271,8 +271,8 @@ int gem_run_main(int argc, char **argv)
     uint64_t start = gem_now_ns();
     cli_model_options(&mo, &opt.model);
     mo.n_sessions = 1;
-    cli_draft_options(&mo, &opt.draft);
-    st = gem_model_open(&m, path, &mo, &err);
+    st = cli_draft_options(&mo, &opt.draft, &err);
+    if (st == GEM_OK) st = gem_model_open(&m, path, &mo, &err);
     cli_end_progress();
     if (st == GEM_OK) st = cli_draft_open(&opt.draft, m, &mo, &err);
     if (st == GEM_OK) st = generator_init(&g, m, opt.draft.drafter, opt.draft.max, &err);

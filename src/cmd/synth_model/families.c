@@ -46,6 +46,15 @@ const synth_shape synth_presets[] = {
     {SHAPE("gemma4-31b", "gemma4", "tensors and types of Gemma 4 31B, Q4_0", 60, 5376, 21504, 32,
            16, 256, 1024, 262144, 262144, 1e6f, true),
      .global_kv_heads = 4, .global_head_dim = 512, .quant = "q4_0"},
+    {SHAPE("gemma4-assistant-tiny", "gemma4-assistant", "a drafter for gemma4-tiny: for tests", 4,
+           128, 256, 16, 4, 64, 256, 8192, 1024, 1e6f, true),
+     .global_kv_heads = 1, .global_head_dim = 128, .target = 256},
+    {SHAPE("gemma4-assistant-12b", "gemma4-assistant", "a drafter for gemma4-12b, Q4_0", 4, 1024,
+           8192, 16, 8, 256, 1024, 262144, 262144, 1e6f, true),
+     .global_kv_heads = 1, .global_head_dim = 512, .target = 3840, .quant = "q4_0"},
+    {SHAPE("gemma4-assistant-31b", "gemma4-assistant", "a drafter for gemma4-31b, Q4_0", 4, 1024,
+           8192, 32, 16, 256, 1024, 262144, 262144, 1e6f, true),
+     .global_kv_heads = 4, .global_head_dim = 512, .target = 5376, .quant = "q4_0"},
     {SHAPE("qwen2-tiny", "qwen2", "4 layers of width 256: for tests", 4, 256, 512, 4, 2, 64, 0,
            2048, 1024, 1e6f, false)},
     {SHAPE("qwen2-0.5b", "qwen2", "tensors and types of a Qwen2.5 0.5B with its own head", 24, 896,
@@ -291,6 +300,7 @@ static const struct family {
 } families[] = {
     {"gemma3", layout_gemma3, keys_gemma3},
     {"gemma4", synth_layout_gemma4, synth_keys_gemma4},
+    {"gemma4-assistant", synth_layout_gemma4, synth_keys_gemma4},
     {"qwen2", layout_qwen2, keys_qwen2},
     {"qwen35", synth_layout_qwen35, synth_keys_qwen35},
 };

@@ -21,6 +21,8 @@ typedef struct synth_shape {
     /* gemma4: of layers that see all; 0 elsewhere */
     int32_t global_kv_heads, global_head_dim;
     bool suppresses; /* the file names tokens that must not be produced */
+    /* gemma4-assistant: d_model of the model it is made for, whose heads of keys the others are */
+    int32_t target;
     /* qwen35: heads of recurrent layers; 0 elsewhere */
     int32_t k_heads, v_heads, state_dim;
     bool nextn; /* a block more, which predicts the token after the next */

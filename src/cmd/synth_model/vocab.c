@@ -384,6 +384,11 @@ static void make_qwen(vocab *v, int32_t n, uint64_t seed, bool qwen35)
     }
 }
 
+static bool is_gemma4(const char *arch) /* or a drafter for one */
+{
+    return strncmp(arch, "gemma4", 6) == 0;
+}
+
 int32_t synth_min_vocab(const char *arch)
 {
     if (strncmp(arch, "gemma", 5) == 0) return GEMMA3_WORDS + 1 + GEMMA3_ASCII;
@@ -472,7 +477,7 @@ gem_status synth_put_vocab(gem_gguf_writer *w, const synth_shape *s, uint64_t se
 {
     gem_status st;
     vocab v;
-    bool gemma3 = strcmp(s->arch, "gemma3") == 0, gemma4 = strcmp(s->arch, "gemma4") == 0;
+    bool gemma3 = strcmp(s->arch, "gemma3") == 0, gemma4 = is_gemma4(s->arch);
     if (!vocab_init(&v, s->n_vocab)) {
         st = gem_fail(err, GEM_E_NOMEM, "no memory for a vocabulary of %d tokens", s->n_vocab);
         goto done;
@@ -498,9 +503,7 @@ done:
 gem_status synth_vocab_size(const gem_gguf *from, const char *arch, int32_t *n_vocab,
                             gem_error *err)
 {
-    const char *want = strcmp(arch, "gemma3") == 0   ? "llama"
-                       : strcmp(arch, "gemma4") == 0 ? "gemma4"
-                                                     : "gpt2";
+    const char *want = strcmp(arch, "gemma3") == 0 ? "llama" : is_gemma4(arch) ? "gemma4" : "gpt2";
     gem_str model;
     const uint8_t *tokens;
     uint64_t n;
