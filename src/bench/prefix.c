@@ -55,7 +55,7 @@ gem_status bench_prefix_open(bench_prefix *p, const bench_prefix_options *o, gem
     if (!eo.ops)
         return gem_fail(err, GEM_E_UNSUPPORTED, "backend %.64s is not in this build; it has: %s",
                         mo.backend, gem_backend_names());
-    if (!eo.ops->run_traced)
+    if (o->traced && !eo.ops->run_traced)
         return gem_fail(err, GEM_E_UNSUPPORTED, "backend %s has no time stamps of its runs",
                         eo.ops->name);
     if (o->position > mo.n_ctx - o->rows)

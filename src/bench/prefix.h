@@ -10,7 +10,7 @@ typedef struct bench_prefix_options {
     const char *path;
     const gem_model_options *model; /* n_ctx 0: position and `rows`; n_sessions is set here */
     int32_t position, rows;         /* rows: of the step behind it */
-    bool seeded;
+    bool seeded, traced;            /* traced: steps will want time stamps */
     uint64_t seed;
     int32_t progress_every; /* tokens; 0: silent */
     void (*progress)(void *user, int32_t done, int32_t total, uint64_t ns);

@@ -127,6 +127,7 @@ static gem_status measure(profile *p, const char *path, int32_t position, int re
         .position = position,
         .rows = opt.rows,
         .seeded = opt.seed_prefix,
+        .traced = true,
         .seed = opt.seed,
         .progress_every = opt.no_progress ? 0 : opt.progress_every,
         .progress = on_prefix,
