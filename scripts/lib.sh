@@ -76,7 +76,7 @@ run_logged() {
 
 # script_help FILE: the comment at its head, and exit 0.
 script_help() {
-    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p;}' "$1"
+    sed -n '2,/^set/{/^set/d;/^# shellcheck /d;s/^# \{0,1\}//;p;}' "$1"
     exit 0
 }
 

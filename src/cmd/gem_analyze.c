@@ -25,6 +25,8 @@ static const struct {
     {&analyze_stream_command, analyze_stream_main},
     {&analyze_seal_command, analyze_seal_main},
     {&analyze_audit_command, analyze_audit_main},
+    {&analyze_document_command, analyze_document_main},
+    {&analyze_messages_command, analyze_messages_main},
 };
 
 enum { MAX_COMMANDS = 48 };
@@ -38,6 +40,8 @@ static size_t all_commands(const cli_command *list[MAX_COMMANDS])
 {
     size_t n = 0;
     for (const analysis *a = analyses; a->schema; a++)
+        list[n++] = &a->command;
+    for (const folder_analysis *a = folder_analyses; a->schema; a++)
         list[n++] = &a->command;
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         list[n++] = others[i].command;
@@ -113,10 +117,39 @@ int analysis_main(const analysis *a, int argc, char **argv)
     return code;
 }
 
+int folder_analysis_main(const folder_analysis *a, int argc, char **argv)
+{
+    const cli_command *c = &a->command;
+    char **args;
+    int n_args;
+    gem_error err;
+    ev_judge j;
+    int code = cli_parse(c, argc, argv, &args, &n_args);
+    if (code >= 0) return code;
+    if (!ev_judge_init(&j, a->schema)) return CLI_CANNOT;
+    ev_judge_options(&j, argv + 1, (size_t)(args - argv) - 1);
+    gem_status st = a->judge(&j, args[0], &err);
+    if (st == GEM_OK) {
+        ev_judge_finish(&j, a->yes);
+        code = gem_json_failed(j.json) ? CLI_FAULT
+                                       : analyze_write(c, j.root, n_args > 1 ? args[1] : NULL);
+        if (code == CLI_DONE && !ev_holds(&j)) {
+            if (j.refusals.data) fputs(j.refusals.data, stderr);
+            code = CLI_FALSE;
+        }
+    } else {
+        code = cli_fail(c, &err);
+    }
+    ev_judge_free(&j);
+    return code;
+}
+
 static int run(const char *name, int argc, char **argv)
 {
     for (const analysis *a = analyses; a->schema; a++)
         if (strcmp(short_name(&a->command), name) == 0) return analysis_main(a, argc, argv);
+    for (const folder_analysis *a = folder_analyses; a->schema; a++)
+        if (strcmp(short_name(&a->command), name) == 0) return folder_analysis_main(a, argc, argv);
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (strcmp(short_name(others[i].command), name) == 0) return others[i].main(argc, argv);
     fprintf(stderr, "gem-analyze: there is no command '%s'; see gem-analyze --help\n", name);

@@ -13,7 +13,7 @@ static struct {
     float max_load, max_busy;
     int32_t interval_ms, streak;
     int platform;
-    bool platform_seen, allow_battery, any_governor, check, compact, no_gpu;
+    bool platform_seen, allow_battery, any_governor, at_work, check, compact, no_gpu;
     const char *recorded, *record;
 } opt = {.max_load = 1.0f, .max_busy = 10.0f, .interval_ms = 1000, .streak = -1};
 
@@ -27,6 +27,8 @@ static const cli_option options[] = {
      "running on battery is no violation", NULL},
     {"any-governor", 0, CLI_FLAG, NULL, &opt.any_governor, 0, 0,
      "powersave and conservative governors are no violation", NULL},
+    {"at-work", 0, CLI_FLAG, NULL, &opt.at_work, 0, 0,
+     "the measured work is running: its own busy share and GPU processes are no violation", NULL},
     {"interval-ms", 0, CLI_INT, "N", &opt.interval_ms, 10, 60000,
      "window of the busy share; default 1000", NULL},
     {"streak", 0, CLI_INT, "N", &opt.streak, 0, INT32_MAX,
@@ -96,7 +98,7 @@ static int report(const ev_host_recording *r)
 {
     ev_judge j;
     const ev_host_policy p = {decimal(opt.max_load), decimal(opt.max_busy), opt.allow_battery,
-                              opt.any_governor};
+                              opt.any_governor, opt.at_work};
     if (!ev_judge_init(&j, "gem-host-state/1")) return CLI_CANNOT;
     put_time(j.json, j.root);
     ev_host_put(r, j.json, j.root);
@@ -106,6 +108,7 @@ static int report(const ev_host_recording *r)
     gem_json_put_number(j.json, policy, "max_busy_percent", p.max_busy_percent);
     gem_json_put_bool(j.json, policy, "allow_battery", p.allow_battery);
     gem_json_put_bool(j.json, policy, "any_governor", p.any_governor);
+    gem_json_put_bool(j.json, policy, "at_work", p.at_work);
     gem_json_put_number(j.json, policy, "interval_ms", opt.interval_ms);
     ev_judge_host(&j, j.root, &p);
     bool clean = ev_holds(&j);

@@ -43,10 +43,12 @@ void ev_host_put(const ev_host_recording *r, gem_json_doc *d, gem_json *parent);
 typedef struct ev_host_policy {
     double max_load_per_cpu, max_busy_percent;
     bool allow_battery, any_governor;
+    bool at_work; /* the measured work is running: the busy share and processes on a GPU are its own
+                     and are not judged */
 } ev_host_policy;
 #define EV_HOST_POLICY_DEFAULT                                                                     \
     {                                                                                              \
-        1.0, 10.0, false, false                                                                    \
+        1.0, 10.0, false, false, false                                                             \
     }
 /* Judge a snapshot (an object as ev_host_put writes it, with "gpus" beside it where there are any).
  * Rules: host-load, host-busy, host-power, host-thermal, host-governor, host-gpu. */

@@ -146,8 +146,9 @@ bool ev_check(ev_judge *j, bool holds, const char *rule, const char *required, c
 {
     char line[1024];
     va_list ap;
+    int n = j->about ? snprintf(line, sizeof(line), "%.100s: ", j->about) : 0;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof(line), fmt, ap);
+    vsnprintf(line + n, sizeof(line) - (size_t)n, fmt, ap);
     va_end(ap);
     gem_json *o = gem_json_put(j->json, j->checks, NULL, GEM_JSON_OBJECT);
     gem_json_put_string(j->json, o, "rule", rule);
@@ -237,7 +238,8 @@ void ev_judge_finish(ev_judge *j, const char *yes)
 {
     gem_json *verdict = (gem_json *)gem_json_get(j->root, "verdict");
     gem_json_set_string(j->json, verdict, ev_holds(j) ? yes : "refuse");
-    gem_json *list = gem_json_put(j->json, j->root, "failed_rules", GEM_JSON_ARRAY);
+    gem_json *list = (gem_json *)gem_json_get(j->root, "failed_rules");
+    if (!list) list = gem_json_put(j->json, j->root, "failed_rules", GEM_JSON_ARRAY);
     for (const gem_json *c = j->checks->first; c; c = c->next) {
         if (!ev_is_false(c, "holds")) continue;
         bool known = false;

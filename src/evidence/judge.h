@@ -49,6 +49,7 @@ typedef struct ev_judge {
     gem_json *root, *inputs, *checks;
     size_t n_checks, n_failed;
     gem_bytes refusals; /* one line a failed check, for people */
+    const char *about;  /* borrowed; put before what is observed: "sample 2"; NULL: nothing */
 } ev_judge;
 
 /* Start a report: {"schema", "verdict", "inputs", "checks"}. False when out of memory. */
@@ -74,7 +75,8 @@ bool ev_check_text(ev_judge *j, const ev_doc *d, const char *rule, const char *p
                    const char *want);
 /* True while nothing failed and something was checked. */
 bool ev_holds(const ev_judge *j);
-/* Write the verdict word (`yes` when it holds, else "refuse") and "failed_rules". */
+/* Write the verdict word (`yes` when it holds, else "refuse") and "failed_rules"; again after
+ * further checks. */
 void ev_judge_finish(ev_judge *j, const char *yes);
 
 /* The options a report was made with, so that it can be made again. */

@@ -33,7 +33,8 @@ gem_status ev_manifest_write(const char *dir, gem_error *err);
 
 /* Judge a folder by its manifest. Rules: manifest (there, and of the strict form: lower-case
  * digest, two blanks, name; sorted, each once, LF at the end), digest (each listed file has it),
- * unlisted (nothing else is there). `f` is what ev_folder_read gave. */
-void ev_judge_manifest(ev_judge *j, const char *dir, const ev_folder *f);
+ * unlisted (nothing else is there, but for the file `except`, which was made behind the manifest;
+ * NULL: no exception). `f` is what ev_folder_read gave. */
+void ev_judge_manifest(ev_judge *j, const char *dir, const ev_folder *f, const char *except);
 
 #endif

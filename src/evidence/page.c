@@ -461,7 +461,7 @@ static void put_head(const page *p, const char *title, ev_page_counts *c)
     ev_html(out, title);
     put(out, "</h1>\n");
     if (ev_judge_init(&j, "page/1")) {
-        ev_judge_manifest(&j, p->dir, &p->folder);
+        ev_judge_manifest(&j, p->dir, &p->folder, "audit.json");
         c->sealed = *ev_text(j.root, "manifest_sha256") != 0;
         c->intact = ev_holds(&j);
     }

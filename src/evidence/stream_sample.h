@@ -7,7 +7,8 @@
 
 typedef struct ev_stream_options {
     double prompt_tokens; /* what the prompt was counted as before; 0: not given */
-    double extends;       /* tokens of the request that this one extends; 0: a cold prompt */
+    double extends;       /* tokens of the request that this one extends; 0: a cold prompt; below 0:
+                             what was reused is not judged */
 } ev_stream_options;
 
 /* What a raw stream holds. */
@@ -29,9 +30,23 @@ typedef struct ev_stream_log {
 } ev_stream_log;
 void ev_stream_log_read(ev_stream_log *l, const char *log, const char *request);
 
+/* What a sample says, taken from the raw files where they have it; NAN where nothing does. */
+typedef struct ev_stream_figures {
+    double first_visible_event_seconds, completion_seconds, prompt_tokens, completion_tokens,
+        cached_tokens, keepalive_comments;
+    char request[64];
+} ev_stream_figures;
+
 /* Rules: schema, http-status, stream, terminator, visible, usage, prompt-tokens, max-tokens,
  * keepalive, request, prefill-100, cold (or prefix-hit for an extension), times. */
-void ev_judge_stream(ev_judge *j, const ev_doc *measurement, const char *stream, size_t stream_len,
-                     const char *log, const ev_stream_options *opt);
+void ev_judge_stream(ev_judge *j, ev_stream_figures *out, const ev_doc *measurement,
+                     const char *stream, size_t stream_len, const char *log,
+                     const ev_stream_options *opt);
+
+/* Text of the answer in a raw stream: every delta's content, in order. False when out of memory. */
+bool ev_stream_answer(gem_bytes *out, const char *data, size_t len);
+/* The log's records of a prompt being read are at most `step` tokens apart, and its last one is of
+ * all of it. */
+bool ev_stream_log_steps(const char *log, const char *request, double step);
 
 #endif

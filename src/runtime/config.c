@@ -121,6 +121,42 @@ static json_t *model_json(const gem_model *m, const gem_model_info *info)
                      (int)info->n_ctx_train, "manifest_sha256", hex);
 }
 
+/* Bytes that one sequence's keys and values take in a layer when it fills the context, without the
+ * rounding to pages: what a formula over the model's shape must give. */
+static json_int_t layer_bytes(const gem_model *m, int layer)
+{
+    const gem_kv_pool *p = &m->layout.pool[m->layout.layer_pool[layer]];
+    json_int_t window = m->layout.window[layer], n = (json_int_t)m->n_ctx;
+    if (window > 0) n = GEM_MIN(n, window);
+    return n * p->n_kv_heads * p->head_dim * (p->values_only ? 1 : 2) * (p->f16 ? 2 : 4);
+}
+
+/* Layers of one shape together, in order of first appearance; window 0: all positions are kept. */
+static json_t *kv_layers_json(const gem_model *m, json_int_t *bytes)
+{
+    json_t *groups = json_array();
+    *bytes = 0;
+    for (int l = 0; l < m->plan.n_layers; l++) {
+        int i = m->layout.layer_pool[l], n = 0, first = -1;
+        if (i < 0) continue;
+        for (int k = 0; k < m->plan.n_layers; k++) {
+            if (m->layout.layer_pool[k] != i || m->layout.window[k] != m->layout.window[l])
+                continue;
+            if (first < 0) first = k;
+            n++;
+        }
+        *bytes += layer_bytes(m, l);
+        if (first != l) continue;
+        const gem_kv_pool *p = &m->layout.pool[i];
+        json_array_append_new(groups,
+                              json_pack("{s:i, s:i, s:i, s:i, s:s, s:s}", "layers", n, "window",
+                                        (int)m->layout.window[l], "n_kv_heads", p->n_kv_heads,
+                                        "head_dim", p->head_dim, "type", p->f16 ? "f16" : "f32",
+                                        "holds", p->values_only ? "values" : "keys and values"));
+    }
+    return groups;
+}
+
 static json_t *kv_json(const gem_model *m)
 {
     static const char *const types[] = {"f32", "f16", "f16-full", "f32-values"};
@@ -142,9 +178,11 @@ static json_t *kv_json(const gem_model *m)
                              p->head_dim, "pages", (int)p->n_pages, "page_bytes", (json_int_t)bytes,
                              "bytes", (json_int_t)bytes * p->n_pages));
     }
-    return json_pack("{s:s, s:I, s:i, s:o}", "type", types[m->kv_type], "bytes",
+    json_int_t one_context;
+    json_t *layers = kv_layers_json(m, &one_context);
+    return json_pack("{s:s, s:I, s:i, s:o, s:o, s:I}", "type", types[m->kv_type], "bytes",
                      (json_int_t)gem_kv_layout_bytes(&m->layout), "page_positions", GEM_PAGE,
-                     "pools", pools);
+                     "pools", pools, "layers", layers, "context_bytes", one_context);
 }
 
 /* Null without recurrent layers. */

@@ -7,11 +7,11 @@ tmp=$(mktemp -d)
 . "$src/tests/scripts/check.sh"
 command -v shellcheck >/dev/null || { echo "shellcheck is not installed"; exit 77; }
 cd "$src"
-for script in scripts/*.sh tests/scripts/*.sh tests/evidence/*.sh tests/scripts/fake-pip .ci/run; do
+for script in scripts/*.sh tests/scripts/*.sh tests/evidence/*.sh tests/evidence/*/*.sh tests/scripts/fake-pip .ci/run; do
     expect 0 "shellcheck $script" shellcheck -S warning "$script"
     [ ! -s "$tmp/out" ] || cat "$tmp/out"
 done
 for script in scripts/*.sh .ci/run; do
-    [ "$script" = scripts/lib.sh ] || holds "$script is executable" test -x "$script"
+    [[ $script == scripts/lib*.sh ]] || holds "$script is executable" test -x "$script"
 done
 finish

@@ -38,6 +38,23 @@ for program in gem-bench gem-tokenize gem-sampler-bench gem-swa-state-scan gem-d
     expect 0 "$program --help" "$bin/$program" --help
     expect 2 "$program --nonsense" "$bin/$program" --nonsense
 done
+expect 0 "gem-tether --help" "$bin/gem-tether" --help
+expect 2 "gem-tether alone" "$bin/gem-tether"
+expect 2 "gem-tether without a starter" "$bin/gem-tether" -- true
+expect 7 "the status of its command" "$bin/gem-tether" --starter $$ -- sh -c 'exit 7'
+expect 3 "a command that is not there" "$bin/gem-tether" --starter $$ -- "$tmp/none"
+expect 3 "another starter" "$bin/gem-tether" --starter 1 -- true
+for signal in TERM KILL; do # whoever started it is gone: so is its command
+    bash -c '"$0" --starter $$ -- sleep 98 & echo $! >"$1"; wait' "$bin/gem-tether" "$tmp/tether" &
+    starter=$!
+    for _ in {1..100}; do [ -s "$tmp/tether" ] && break; sleep 0.05; done
+    sleep 0.2
+    kill -"$signal" "$starter"
+    for _ in {1..100}; do kill -0 "$(cat "$tmp/tether")" 2>/dev/null || break; sleep 0.05; done
+    holds "$signal: it ended" bash -c '! kill -0 "$1" 2>/dev/null' _ "$(cat "$tmp/tether")"
+    rm "$tmp/tether"
+    wait "$starter" 2>/dev/null || true
+done
 for format in man bash zsh fish; do
     expect 0 "gem --help-as $format" "$gem" --help-as "$format"
     has "gem --help-as $format" "$tmp/out" "temperature"

@@ -66,7 +66,7 @@ static size_t audit(const char *rule, bool *named)
     if (named) *named = false;
     assert_true(ev_judge_init(&j, "test/1"));
     if (ev_folder_read(&f, dir, NULL) == GEM_OK) {
-        ev_judge_manifest(&j, dir, &f);
+        ev_judge_manifest(&j, dir, &f, NULL);
         failed = j.n_failed;
         for (const gem_json *c = j.checks->first; named && c; c = c->next)
             if (ev_is_false(c, "holds") && gem_json_is(gem_json_get(c, "rule"), rule))

@@ -440,6 +440,14 @@ static void test_config_names_what_runs(void **state)
     uint64_t page = 2 * 64 * 32;
     assert_int_equal(json_integer_value(json_object_get(kv, "bytes")),
                      5 * page * 2 + 6 * (4 + 2 + 1) * page * 4);
+    /* a full context of 256 without pages: one layer of all of it in f16, six of their window in f32 */
+    json_t *layers = json_object_get(kv, "layers"), *sliding = json_array_get(layers, 0);
+    json_int_t window = json_integer_value(json_object_get(sliding, "window"));
+    assert_int_equal(json_array_size(layers), 2);
+    assert_true(window > 0 && window < 256);
+    assert_int_equal(json_integer_value(json_object_get(sliding, "layers")), 6);
+    assert_int_equal(json_integer_value(json_object_get(kv, "context_bytes")),
+                     2 * 32 * (256 * 2 + 6 * window * 4));
     const char *digest =
         json_string_value(json_object_get(json_object_get(j, "model"), "manifest_sha256"));
     assert_int_equal(strlen(digest), 64);

@@ -2,6 +2,7 @@
 #include "cmd/analyze/analyze.h"
 #include "evidence/analyzers.h"
 #include "evidence/logit_compare.h"
+#include "evidence/server_gate.h"
 #include "evidence/speed_gate.h"
 
 #include <stdlib.h>
@@ -132,6 +133,13 @@ static gem_status judge_merge(ev_judge *j, const ev_doc *in, gem_error *err)
     return GEM_OK;
 }
 
+static gem_status judge_resume(ev_judge *j, const ev_doc *in, gem_error *err)
+{
+    (void)err;
+    ev_judge_server_resume(j, in);
+    return GEM_OK;
+}
+
 #define COMMAND(name, inputs, n, about, more, table)                                               \
     {                                                                                              \
         .program = "gem-analyze " name, .args = inputs " [OUT.json]", .summary = about,            \
@@ -179,5 +187,9 @@ const analysis analyses[] = {
     {COMMAND("online-merge-boundary", "8191.json 8192.json 8193.json 65536.json 131072.json", 5,
              "the algebra of merged partitions at its boundary lengths", NULL, no_options),
      "gem-analyze-online-merge-boundary/1", "admitted", judge_merge},
+    {COMMAND("long-context-resume",
+             "GATE_CONFIG.json NEW_GATE_CONFIG.json PRINT_CONFIG.json NEW_PRINT_CONFIG.json", 4,
+             "may a server gate go on where it stopped", NULL, no_options),
+     "gem-analyze-long-context-resume/1", "resume", judge_resume},
     {COMMAND("", "", 0, NULL, NULL, no_options), NULL, NULL, NULL},
 };

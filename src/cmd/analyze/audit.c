@@ -84,6 +84,7 @@ static const char *arguments(rerun *r, const char *self, const char *dir, const 
     const char *schema = ev_text(report, "schema");
     size_t n = strcspn(schema, "/");
     const gem_json *options = ev_at(report, "options"), *inputs = ev_at(report, "inputs");
+    bool whole = ev_is_true(report, "folder"); /* its input is the folder it lies in */
     if (n < 12 || n >= sizeof(name) || !options || !inputs || !inputs->n)
         return "it names no inputs";
     snprintf(name, sizeof(name), "%.*s", (int)(n - strlen("gem-analyze-")),
@@ -91,7 +92,8 @@ static const char *arguments(rerun *r, const char *self, const char *dir, const 
     if (!push(r, self) || !push(r, name)) return "no memory";
     for (const gem_json *o = options->first; o; o = o->next)
         if (o->type != GEM_JSON_STRING || !push(r, o->text)) return "its options cannot be read";
-    for (const gem_json *m = inputs->first; m; m = m->next) {
+    if (whole && !push(r, dir)) return "no memory";
+    for (const gem_json *m = whole ? NULL : inputs->first; m; m = m->next) {
         const ev_entry *e = input_of(f, ev_text(m, "file"), ev_text(m, "sha256"));
         gem_bytes path = {0};
         if (!e) return "an input is not in the folder";
@@ -138,7 +140,8 @@ static bool is_report(const ev_doc *d)
     const char *schema = d->root ? ev_text(d->root, "schema") : "";
     return strncmp(schema, "gem-analyze-", 12) == 0 &&
            strcmp(schema, "gem-analyze-simulate/1") != 0 &&
-           strcmp(schema, "gem-analyze-audit/1") != 0;
+           strcmp(schema, "gem-analyze-audit/1") != 0 &&
+           strcmp(schema, "gem-analyze-long-context-audit/1") != 0;
 }
 
 static void check_reports(ev_judge *j, const char *dir, const ev_folder *f)
@@ -200,7 +203,7 @@ int analyze_audit_main(int argc, char **argv)
         ev_folder_free(&f);
         return CLI_CANNOT;
     }
-    ev_judge_manifest(&j, args[0], &f);
+    ev_judge_manifest(&j, args[0], &f, NULL);
     check_reports(&j, args[0], &f);
     if (opt.binary) check_binary(&j, args[0]);
     ev_judge_finish(&j, "intact");

@@ -63,7 +63,13 @@ int analyze_stream_main(int argc, char **argv)
         for (int i = 0; i < 3; i++)
             ev_judge_input(&j, roles[i], &in[i]);
         ev_judge_options(&j, argv + 1, (size_t)(args - argv) - 1);
-        ev_judge_stream(&j, &in[0], text[0], in[1].size, text[1], &o);
+        ev_stream_figures f;
+        ev_judge_stream(&j, &f, &in[0], text[0], in[1].size, text[1], &o);
+        gem_json_put_number(j.json, j.root, "first_visible_event_seconds",
+                            f.first_visible_event_seconds);
+        gem_json_put_number(j.json, j.root, "completion_seconds", f.completion_seconds);
+        gem_json_put_number(j.json, j.root, "prompt_tokens", f.prompt_tokens);
+        gem_json_put_number(j.json, j.root, "cached_tokens", f.cached_tokens);
         ev_judge_finish(&j, "sound");
         code = analyze_write(c, j.root, n_args > 3 ? args[3] : NULL);
         if (code == CLI_DONE && !ev_holds(&j)) {
