@@ -48,15 +48,19 @@ size_t gem_image_pages(const gem_checkpoint *c, int32_t from, gem_image_part *ou
     return n;
 }
 
+bool gem_image_wants_state(int32_t end, int32_t i, size_t n, int32_t last)
+{
+    if (n >= GEM_IMAGE_STATES) return false;
+    return n < 2 || end + 1 - i >= 2 * (end + 1 - last); /* older ones at twice the distance each */
+}
+
 size_t gem_image_states(const gem_checkpoint *c, int32_t from, gem_image_part *out)
 {
     size_t n = 0, bytes = gem_image_part_bytes(c->m, -1);
     if (!c->m->states) return 0;
     int32_t end = GEM_MIN(c->state.end, c->kv.n_pos / GEM_PAGE), last = end + 1;
     for (int32_t i = end; i > from / GEM_PAGE && n < GEM_IMAGE_STATES; i--) {
-        if (c->state.slot[i] < 0) continue;
-        /* older ones at twice the distance each */
-        if (n >= 2 && end + 1 - i < 2 * (end + 1 - last)) continue;
+        if (c->state.slot[i] < 0 || !gem_image_wants_state(end, i, n, last)) continue;
         out[n++] = (gem_image_part){-1, i, c->state.slot[i], bytes};
         last = i;
     }

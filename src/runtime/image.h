@@ -15,7 +15,7 @@
 
 #include "runtime/engine.h"
 
-enum { GEM_IMAGE_STATES = 10 }; /* most states of one image */
+enum { GEM_IMAGE_STATES = 8 }; /* most states of one image */
 
 typedef struct gem_image_part {
     int32_t layer; /* of a KV page; -1: recurrent state, all layers */
@@ -37,6 +37,9 @@ int32_t gem_image_positions(const gem_checkpoint *c);
 size_t gem_image_pages(const gem_checkpoint *c, int32_t from, gem_image_part *out);
 /* Its states behind position `from`: the last two, and of older ones fewer the farther back. */
 size_t gem_image_states(const gem_checkpoint *c, int32_t from, gem_image_part *out);
+/* The choice of states, from the last one down: whether boundary i, of a text that ends in boundary
+ * `end`, is worth keeping when n were taken, the last of them at boundary `last`. */
+bool gem_image_wants_state(int32_t end, int32_t i, size_t n, int32_t last);
 /* False: the state has been given up meanwhile. */
 bool gem_image_read(const gem_checkpoint *c, const gem_image_part *p, void *out);
 

@@ -112,6 +112,22 @@ static void process(gem_server *s, gem_bytes *out)
                 (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6);
 }
 
+static void disk(gem_metrics *m, gem_bytes *out)
+{
+    gauge(out, "gem_disk_cache_files", "Files of the disk cache.",
+          (double)atomic_load(&m->disk_files));
+    gauge(out, "gem_disk_cache_bytes", "Bytes of those files.",
+          (double)atomic_load(&m->disk_bytes));
+    counter(out, "gem_disk_cache_hits_total", "Prefixes brought from disk.",
+            (double)atomic_load(&m->disk_hits));
+    counter(out, "gem_disk_cache_writes_total", "Files written.",
+            (double)atomic_load(&m->disk_writes));
+    counter(out, "gem_disk_cache_evicted_total", "Files removed to make room.",
+            (double)atomic_load(&m->disk_evicted));
+    counter(out, "gem_disk_cache_damaged_total", "Files found damaged when they were read.",
+            (double)atomic_load(&m->disk_damaged));
+}
+
 void gem_metrics_text(gem_server *s, gem_bytes *out)
 {
     gem_metrics *m = &s->metrics;
@@ -143,6 +159,10 @@ void gem_metrics_text(gem_server *s, gem_bytes *out)
             (double)atomic_load(&m->prefix_queries));
     counter(out, "gem_prefix_cache_hits_total", "Prompts of which a part was held.",
             (double)atomic_load(&m->prefix_hits));
+    gauge(out, "gem_kv_pages_used", "KV pages held by running answers and the prefix cache.",
+          (double)atomic_load(&m->kv_used));
+    gauge(out, "gem_kv_pages", "KV pages there are.", (double)atomic_load(&m->kv_pages));
+    if (s->disk) disk(m, out);
     gauge(out, "gem_slots", "Sequences that can run at once.", s->n_slots);
     gauge(out, "gem_context_tokens", "Positions of a sequence.", s->opt.model.n_ctx);
     histogram(out, "gem_queue_wait_seconds", "Time in the queue.", &m->queue_wait);

@@ -20,7 +20,9 @@ typedef struct gem_metrics {
     _Atomic uint64_t prompt_tokens, cached_tokens, generated_tokens;
     _Atomic uint64_t prefill_ns, decode_ns, batches, batch_rows;
     _Atomic uint64_t prefix_queries, prefix_hits;
-    _Atomic int64_t running, queued, kv_used, connections;
+    _Atomic uint64_t disk_hits, disk_writes, disk_evicted, disk_damaged;
+    _Atomic int64_t running, queued, kv_used, kv_pages, connections; /* kv: pages */
+    _Atomic int64_t disk_files, disk_bytes;
     gem_histogram queue_wait, first_token, inter_token, duration;
 } gem_metrics;
 

@@ -10,8 +10,11 @@
 #include "runtime/engine.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
-enum { MAX_ENTRIES = 64, LOG_EVERY = 4096 };
+/* LONG_PROMPT: tokens whose computing is kept on disk at once, not only when the answer ends.
+ * FLUSH_S: how long the end waits for files to be written. */
+enum { MAX_ENTRIES = 64, LOG_EVERY = 4096, LONG_PROMPT = 512, FLUSH_S = 20 };
 
 typedef struct slot_view { /* what /slots shows */
     bool busy;
@@ -216,12 +219,18 @@ static void finish_answer(gem_scheduler *s, gem_answer *a, gem_finish why)
     if (--j->n_left == 0) end_job(s, j);
 }
 
+/* Keep what the sequence has run; on disk only what is worth a file. */
+static void remember(gem_scheduler *s, gem_sequence *q, bool file)
+{
+    gem_prefix_cache_add(s->cache, q->session, q->tokens, q->n_run);
+    if (file) gem_disk_cache_save(s->server->disk, q->session, q->tokens, q->n_run);
+}
+
 static void release_slot(gem_scheduler *s, gem_sequence *q, gem_finish why)
 {
     gem_answer *a = q->a;
     if (why < GEM_FINISH_CANCELLED) why = gem_sequence_end(q, why);
-    if (why != GEM_FINISH_FAILED && !q->job->p.no_cache)
-        gem_prefix_cache_add(s->cache, q->session, q->tokens, q->n_run);
+    if (why != GEM_FINISH_FAILED && !q->job->p.no_cache) remember(s, q, true);
     s->running[q->slot] = NULL;
     s->n_running--;
     atomic_store(&s->server->metrics.running, s->n_running);
@@ -318,6 +327,20 @@ static int free_slot(const gem_scheduler *s)
     return -1;
 }
 
+/* It is known how much of the prompt is held. */
+static void announce(gem_scheduler *s, gem_sequence *q)
+{
+    gem_answer *a = q->a;
+    gem_job *j = q->job;
+    atomic_fetch_add(&s->server->metrics.cached_tokens, a->n_cached);
+    show(s, q->slot, q);
+    if (!j->p.stream || a->index != 0) return;
+    gem_job_comment(j, "prefill %zu/%zu cached %zu", q->n_run, a->prompt->n, a->n_cached);
+    j->wire->open(j);
+    if (j->p.return_progress) j->wire->progress(j, a, q->n_run);
+    gem_job_put_scratch(j);
+}
+
 static void start_answer(gem_scheduler *s, gem_answer *a, int slot)
 {
     gem_job *j = a->job;
@@ -335,14 +358,7 @@ static void start_answer(gem_scheduler *s, gem_answer *a, int slot)
     s->running[slot] = q;
     s->n_running++;
     atomic_store(&s->server->metrics.running, s->n_running);
-    atomic_fetch_add(&s->server->metrics.cached_tokens, q->a->n_cached);
-    show(s, slot, q);
-    if (j->p.stream && a->index == 0) {
-        gem_job_comment(j, "prefill %zu/%zu cached %zu", q->n_run, a->prompt->n, a->n_cached);
-        j->wire->open(j);
-        if (j->p.return_progress) j->wire->progress(j, a, q->n_run);
-        gem_job_put_scratch(j);
-    }
+    if (!q->fetch) announce(s, q);
 }
 
 static void admit(gem_scheduler *s)
@@ -363,7 +379,22 @@ static void admit(gem_scheduler *s)
 
 static size_t pending(const gem_sequence *q)
 {
-    return q->n_tokens - q->n_run;
+    return q->fetch ? 0 : q->n_tokens - q->n_run;
+}
+
+/* Prompts whose beginning came from disk meanwhile. True: some are still being read. */
+static bool look_at_fetches(gem_scheduler *s)
+{
+    bool reading = false;
+    for (int i = 0; i < s->n_slots; i++) {
+        gem_sequence *q = s->running[i];
+        if (!q || !q->fetch) continue;
+        if (gem_sequence_fetched(q, s->cache))
+            announce(s, q);
+        else
+            reading = true;
+    }
+    return reading;
 }
 
 /* Rows it may take now: up to the next position that is remembered. */
@@ -417,7 +448,8 @@ static gem_status run_rows(gem_scheduler *s, size_t n, gem_error *err)
     gem_status st;
     do
         st = gem_batch_run(s->server->model, s->row, n, s->logits, err);
-    while (st == GEM_E_NOMEM && gem_prefix_cache_evict(s->cache));
+    while (st == GEM_E_NOMEM &&
+           (gem_prefix_cache_evict(s->cache) || gem_disk_cache_yield(s->server->disk)));
     return st;
 }
 
@@ -436,10 +468,10 @@ static void note_prefill(gem_scheduler *s, gem_sequence *q)
         j->wire->progress(j, a, done);
         gem_job_put_scratch(j);
     }
-    if (done == q->mark) gem_prefix_cache_add(s->cache, q->session, q->tokens, q->n_run);
+    if (done == q->mark) remember(s, q, true);
     if (done < total) return;
     a->prefilled_ns = gem_now_ns();
-    if (!j->p.no_cache) gem_prefix_cache_add(s->cache, q->session, q->tokens, q->n_run);
+    if (!j->p.no_cache) remember(s, q, done - a->n_cached >= LONG_PROMPT);
 }
 
 /* After a batch: rows counted, logits drawn from. */
@@ -478,11 +510,12 @@ static void fail_batch(gem_scheduler *s, const gem_error *err)
     }
 }
 
-static void run_batch(gem_scheduler *s)
+/* False: there was nothing to run. */
+static bool run_batch(gem_scheduler *s)
 {
     gem_metrics *m = &s->server->metrics;
     gem_error err;
-    if (!share_rows(s)) return;
+    if (!share_rows(s)) return false;
     size_t n = put_rows(s), n_prompt = 0;
     for (int i = 0; i < s->n_slots; i++)
         if (s->running[i] && gem_sequence_prefilling(s->running[i]))
@@ -498,9 +531,22 @@ static void run_batch(gem_scheduler *s)
         deliver(s);
     else
         fail_batch(s, &err);
+    return true;
 }
 
 /* ---- life ---- */
+
+static void count_pages(gem_scheduler *s)
+{
+    const gem_model *m = s->server->model;
+    int64_t used = 0, all = 0;
+    for (int i = 0; i < m->layout.n_pools; i++) {
+        used += gem_kv_used(m->kv, i);
+        all += m->layout.pool[i].n_pages;
+    }
+    atomic_store(&s->server->metrics.kv_used, used);
+    atomic_store(&s->server->metrics.kv_pages, all);
+}
 
 /* Wait for work; false: stop. */
 static bool wait_for_work(gem_scheduler *s)
@@ -520,8 +566,10 @@ gem_status gem_scheduler_prepare(gem_scheduler *s, gem_error *err)
     s->cache = gem_prefix_cache_new(s->server->model, MAX_ENTRIES);
     s->row = calloc(n, sizeof(*s->row));
     s->logits = calloc(n, sizeof(*s->logits));
-    if (s->cache && s->row && s->logits) return GEM_OK;
-    return gem_fail(err, GEM_E_NOMEM, "no memory for batches of %zu rows", n);
+    if (!s->cache || !s->row || !s->logits)
+        return gem_fail(err, GEM_E_NOMEM, "no memory for batches of %zu rows", n);
+    count_pages(s);
+    return s->server->disk ? gem_disk_cache_start(s->server->disk, s->server->model, err) : GEM_OK;
 }
 
 void gem_scheduler_run(gem_scheduler *s)
@@ -529,8 +577,14 @@ void gem_scheduler_run(gem_scheduler *s)
     while (wait_for_work(s)) {
         drop_cancelled(s);
         admit(s);
-        run_batch(s);
+        bool reading = look_at_fetches(s), ran = run_batch(s);
+        bool more = gem_disk_cache_step(s->server->disk);
+        while (more && !s->n_running)
+            more = gem_disk_cache_step(s->server->disk);
+        count_pages(s);
+        if (reading && !ran) usleep(1000); /* the disk is all that is waited for */
     }
+    gem_disk_cache_stop(s->server->disk, FLUSH_S);
     gem_prefix_cache_free(s->cache); /* checkpoints go before the model */
     s->cache = NULL;
 }

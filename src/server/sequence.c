@@ -53,6 +53,32 @@ static gem_status open_reader(gem_sequence *q, gem_error *err)
     return gem_chat_parser_new(&q->parser, j->server->model, c, d->prompt, &o, err);
 }
 
+/* The session holds hit->n_reused tokens of the prompt: go on from there. */
+static void begin_at(gem_sequence *q, const gem_prefix_cache *cache, const gem_prefix_hit *hit)
+{
+    size_t n = q->a->prompt->n;
+    q->n_run = q->logged = q->a->n_cached = hit->n_reused;
+    report_prefix(q, hit);
+    if (!gem_prefix_cache_trims(cache) && n > OPENER + hit->n_reused) q->mark = n - OPENER;
+}
+
+/* More of the prompt is on disk than in memory. False: it cannot be had, and the session holds what
+ * memory has. */
+static bool begin_fetch(gem_sequence *q, gem_prefix_cache *cache, gem_prefix_hit *hit)
+{
+    gem_disk_cache *disk = q->job->server->disk;
+    const gem_job_prompt *p = q->a->prompt;
+    gem_error err;
+    gem_status st = gem_session_trim(q->session, 0, &err);
+    if (st != GEM_OK) return false;
+    do
+        q->fetch = gem_disk_cache_fetch(disk, q->session, p->tokens, p->n, &st);
+    while (!q->fetch && st == GEM_E_NOMEM &&
+           (gem_prefix_cache_evict(cache) || gem_disk_cache_yield(disk)));
+    if (!q->fetch) gem_prefix_cache_find(cache, q->session, p->tokens, p->n, hit);
+    return q->fetch != NULL;
+}
+
 static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
 {
     gem_job *j = q->job;
@@ -73,11 +99,28 @@ static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
     if (so.repetition_penalty != 1.0f)
         for (size_t i = 0; i < p->n; i++)
             gem_sampler_accept(q->sampler, p->tokens[i]);
-    if (!j->p.no_cache) gem_prefix_cache_find(cache, q->session, p->tokens, p->n, &hit);
-    q->n_run = q->logged = q->a->n_cached = hit.n_reused;
-    if (!j->p.no_cache) report_prefix(q, &hit);
-    if (!j->p.no_cache && !gem_prefix_cache_trims(cache) && p->n > OPENER + hit.n_reused)
-        q->mark = p->n - OPENER;
+    if (j->p.no_cache) return true;
+    gem_prefix_cache_find(cache, q->session, p->tokens, p->n, &hit);
+    if (gem_disk_cache_match(s->disk, p->tokens, p->n) > hit.n_reused &&
+        begin_fetch(q, cache, &hit))
+        return true;
+    begin_at(q, cache, &hit);
+    return true;
+}
+
+bool gem_sequence_fetched(gem_sequence *q, gem_prefix_cache *cache)
+{
+    const gem_job_prompt *p = q->a->prompt;
+    gem_prefix_hit hit = {.entry_token = -1};
+    gem_disk_state at = gem_disk_fetch_poll(q->fetch);
+    if (at == GEM_DISK_RUNNING) return false;
+    gem_disk_fetch_free(q->fetch);
+    q->fetch = NULL;
+    if (at == GEM_DISK_DONE)
+        hit.n_reused = (size_t)gem_session_position(q->session);
+    else
+        gem_prefix_cache_find(cache, q->session, p->tokens, p->n, &hit);
+    begin_at(q, cache, &hit);
     return true;
 }
 
@@ -102,6 +145,7 @@ void gem_sequence_free(gem_sequence *q)
 {
     if (!q) return;
     q->a->seq = NULL;
+    gem_disk_fetch_free(q->fetch);
     gem_session_free(q->session);
     gem_sampler_free(q->sampler);
     gem_chat_parser_free(q->parser);

@@ -16,6 +16,8 @@ typedef struct gem_sequence {
     gem_chat_parser *parser; /* owned; NULL: the answer is plain text, of... */
     gem_detokenizer *text;   /* owned; ...this */
     gem_hold *hold;          /* owned; NULL: tokens are drawn freely */
+    gem_disk_fetch *fetch;   /* owned; not NULL: the prompt's beginning is being read from disk, and
+                                no row may run */
     gem_stop_match stop;
     gem_bytes piece; /* text released by one token */
     int32_t *tokens; /* owned, [n_prompt + limit] */
@@ -32,6 +34,8 @@ typedef struct gem_sequence {
 /* Start an answer: session, sampler, longest cached prefix. NULL with the fault. */
 gem_sequence *gem_sequence_new(gem_answer *a, gem_prefix_cache *cache, gem_fault *f);
 void gem_sequence_free(gem_sequence *q);
+/* With q->fetch: look whether it ended. True: it did, well or not, and rows may run. */
+bool gem_sequence_fetched(gem_sequence *q, gem_prefix_cache *cache);
 /* Logits of the last known token: draw the next one and deliver its text. Returns GEM_FINISH_NONE
  * to go on, or why the answer ends; GEM_FINISH_FAILED with the fault. */
 gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault *f);

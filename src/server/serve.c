@@ -60,6 +60,16 @@ static gem_status settle_context(gem_server *s, gem_error *err)
     return st;
 }
 
+static gem_status open_disk(gem_server *s, gem_error *err)
+{
+    const gem_backend_ops *b = gem_backend_find(s->opt.model.backend);
+    if (b && !b->read_page)
+        return gem_fail(err, GEM_E_UNSUPPORTED,
+                        "the %s backend does not let its pages out, so there is no disk cache",
+                        b->name);
+    return gem_disk_cache_open(&s->disk, s, s->opt.disk_cache, s->opt.disk_bytes, err);
+}
+
 static gem_status init_server(gem_server *s, const gem_server_options *opt, gem_error *err)
 {
     char print[96];
@@ -79,6 +89,7 @@ static gem_status init_server(gem_server *s, const gem_server_options *opt, gem_
     for (size_t i = 0; i < opt->n_keys; i++)
         gem_guard_digest(opt->keys[i], strlen(opt->keys[i]), s->key_digest[i]);
     gem_status st = settle_context(s, err);
+    if (st == GEM_OK && opt->disk_cache) st = open_disk(s, err);
     return st == GEM_OK ? gem_scheduler_new(&s->scheduler, s, err) : st;
 }
 
@@ -197,6 +208,7 @@ static void stop(life *l)
     atomic_store(&l->watch_stop, true);
     if (l->watch_started) pthread_join(l->watch, NULL);
     gem_scheduler_free(s->scheduler);
+    gem_disk_cache_free(s->disk);
     gem_model_close(s->model);
     pthread_mutex_destroy(&s->jobs_lock);
     free(s->id);

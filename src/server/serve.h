@@ -4,6 +4,7 @@
 #ifndef GEM_SERVE_H
 #define GEM_SERVE_H
 
+#include "server/disk_cache.h"
 #include "server/metrics.h"
 #include "server/server.h"
 #include "server/wire.h"
@@ -34,6 +35,7 @@ struct gem_server {
     _Atomic uint64_t next_id;
     gem_metrics metrics;
     gem_scheduler *scheduler;
+    gem_disk_cache *disk; /* owned; NULL: none */
 
     pthread_mutex_t jobs_lock; /* guards the list */
     gem_job *jobs;             /* every job that has a connection */

@@ -14,9 +14,11 @@ typedef struct gem_server_options {
     int n_parallel;          /* sequences that run at once */
     int n_queue;             /* requests that may wait */
     int n_connections;       /* open at once */
-    int n_cached;    /* contexts' worth of KV pages kept for reuse beside the running ones */
-    int32_t chunk;   /* prompt rows of a batch while others generate */
-    size_t max_body; /* bytes */
+    int n_cached;           /* contexts' worth of KV pages kept for reuse beside the running ones */
+    const char *disk_cache; /* folder for prefixes that outlive the process; NULL: none */
+    uint64_t disk_bytes;    /* most bytes of its files */
+    int32_t chunk;          /* prompt rows of a batch while others generate */
+    size_t max_body;        /* bytes */
     const char *const *keys; /* [n_keys] borrowed; any of them opens the API */
     size_t n_keys;
     const char *allowed_hosts; /* comma-separated, beside loopback names; NULL: none */

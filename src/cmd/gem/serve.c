@@ -8,8 +8,8 @@
 
 static struct {
     cli_model_flags model;
-    const char *host, *alias, *key_file, *allowed_hosts, *cors;
-    int32_t port, parallel, queue, connections, cached, chunk, max_body_mib, max_tokens;
+    const char *host, *alias, *key_file, *allowed_hosts, *cors, *disk_cache;
+    int32_t port, parallel, queue, connections, cached, chunk, max_body_mib, max_tokens, disk_mib;
     float drain, timeout;
     bool strict_model, no_slots, no_metrics, insecure;
     float temperature, top_p, min_p;
@@ -23,6 +23,7 @@ static struct {
          .cached = 2,
          .chunk = 128,
          .max_body_mib = 64,
+         .disk_mib = 4096,
          .max_tokens = -1,
          .drain = 30,
          .repeat_penalty = 1};
@@ -44,6 +45,10 @@ static const cli_option options[] = {
      "open connections at once; default 512", NULL},
     {"cached", 0, CLI_INT, "N", &opt.cached, 0, 1024,
      "contexts' worth of keys and values kept for reuse beside the running ones; default 2", NULL},
+    {"disk-cache", 0, CLI_TEXT, "DIR", &opt.disk_cache, 0, 0,
+     "folder for keys and values that outlive the server; made if missing; default none", NULL},
+    {"disk-cache-size", 0, CLI_INT, "MIB", &opt.disk_mib, 1, INT32_MAX,
+     "most MiB of its files; default 4096", NULL},
     {"chunk", 0, CLI_INT, "N", &opt.chunk, 1, 65536,
      "prompt rows of a batch while other sequences generate; default 128", NULL},
     {"api-key-file", 0, CLI_TEXT, "FILE", &opt.key_file, 0, 0,
@@ -151,6 +156,8 @@ static void settle(gem_server_options *o, const char *path, const key_list *keys
         .n_queue = opt.queue,
         .n_connections = opt.connections,
         .n_cached = opt.cached,
+        .disk_cache = opt.disk_cache,
+        .disk_bytes = (uint64_t)opt.disk_mib << 20,
         .chunk = opt.chunk,
         .max_body = (size_t)opt.max_body_mib << 20,
         .keys = keys->key,
