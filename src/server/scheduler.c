@@ -13,8 +13,16 @@
 #include <unistd.h>
 
 /* LONG_PROMPT: tokens whose computing is kept on disk at once, not only when the answer ends.
- * FLUSH_S: how long the end waits for files to be written. */
-enum { MAX_ENTRIES = 64, LOG_EVERY = 4096, LONG_PROMPT = 512, FLUSH_S = 20 };
+ * FLUSH_S: how long the end waits for files to be written.
+ * BATCH_NS: what a batch may take, in steps of ROWS_STEP prompt rows. */
+enum {
+    MAX_ENTRIES = 64,
+    LOG_EVERY = 4096,
+    LONG_PROMPT = 512,
+    FLUSH_S = 20,
+    ROWS_STEP = 64,
+    BATCH_NS = 800000000
+};
 
 typedef struct slot_view { /* what /slots shows */
     bool busy;
@@ -29,6 +37,7 @@ struct gem_scheduler {
     int n_slots, n_running;
     gem_row *row;         /* owned, [n_batch] */
     const float **logits; /* owned, [n_batch] */
+    double row_ns;        /* what a row of a large batch takes; 0: unknown */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t wake;
@@ -397,10 +406,28 @@ static bool look_at_fetches(gem_scheduler *s)
     return reading;
 }
 
-/* Rows it may take now: up to the next position that is remembered. */
+/* Rows it may take now: up to the next position that is remembered or logged. */
 static size_t takes(const gem_sequence *q)
 {
-    return q->n_run < q->mark ? q->mark - q->n_run : pending(q);
+    size_t n = q->n_run < q->mark ? q->mark - q->n_run : pending(q);
+    return GEM_MIN(n, LOG_EVERY - q->n_run % LOG_EVERY);
+}
+
+/* Prompt rows that a batch may have and still end in time: whoever cancels or comes next waits for
+ * it. Unknown before the first one. */
+static size_t timely_rows(const gem_scheduler *s, size_t n_batch)
+{
+    if (s->row_ns <= 0) return (size_t)s->server->opt.chunk;
+    double rows = (double)BATCH_NS / s->row_ns;
+    if (rows >= (double)n_batch) return n_batch;
+    return GEM_MAX((size_t)rows / ROWS_STEP * ROWS_STEP, ROWS_STEP);
+}
+
+static void note_speed(gem_scheduler *s, size_t n, uint64_t took)
+{
+    if (n < ROWS_STEP) return; /* reading the weights counts more there */
+    double ns = (double)took / (double)n;
+    s->row_ns = s->row_ns > 0 ? s->row_ns + (ns - s->row_ns) / 2 : ns;
 }
 
 /* How many rows each sequence gets. */
@@ -415,7 +442,7 @@ static size_t share_rows(gem_scheduler *s)
         n_prefill += pending(q) > 1;
     }
     if (!n_prefill) return n;
-    size_t room = n_batch - n;
+    size_t room = GEM_MIN(n_batch - n, timely_rows(s, n_batch));
     if (n) room = GEM_MIN(room, (size_t)s->server->opt.chunk);
     size_t part = GEM_MAX(room / n_prefill, 1);
     for (int pass = 0; pass < 2; pass++)
@@ -523,6 +550,7 @@ static bool run_batch(gem_scheduler *s)
     uint64_t start = gem_now_ns();
     gem_status st = run_rows(s, n, &err);
     uint64_t took = gem_now_ns() - start;
+    note_speed(s, n, took);
     atomic_fetch_add(n_prompt ? &m->prefill_ns : &m->decode_ns, took);
     atomic_fetch_add(&m->batches, 1);
     atomic_fetch_add(&m->batch_rows, n);
