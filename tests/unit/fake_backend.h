@@ -224,4 +224,16 @@ static const gem_backend_ops fake_ops = {.name = "fake",
                                          .stats = fake_stats,
                                          .config = fake_config};
 
+/* A change_plan: every other layer keeps recurrent state instead of keys and values. */
+static inline void fake_hybrid(gem_plan *p)
+{
+    p->recurrent = (gem_recurrent){.n_k_heads = 1, .n_v_heads = 2, .head_dim = 32};
+    for (int l = 0; l < p->n_layers; l++) {
+        p->layer[l].window = 0;
+        if (l % 2 == 0) continue;
+        p->layer[l].n_kv_heads = 0;
+        p->recurrent.n_layers++;
+    }
+}
+
 #endif

@@ -6,17 +6,6 @@
 #include "speculate_check.h"
 #include "tiny_model.h"
 
-static void make_hybrid(gem_plan *p)
-{
-    p->recurrent = (gem_recurrent){.n_k_heads = 1, .n_v_heads = 2, .head_dim = 32};
-    for (int l = 0; l < p->n_layers; l++) {
-        p->layer[l].window = 0;
-        if (l % 2 == 0) continue;
-        p->layer[l].n_kv_heads = 0;
-        p->recurrent.n_layers++;
-    }
-}
-
 static gem_model *open_file(const char *path, const gem_backend_ops *ops,
                             void (*change)(gem_plan *))
 {
@@ -110,7 +99,7 @@ static void test_windowed_layers(void **state)
 static void test_recurrent_layers(void **state)
 {
     (void)state;
-    gem_model *m = open_model(tiny_gemma3(), &fake_ops, make_hybrid);
+    gem_model *m = open_model(tiny_gemma3(), &fake_ops, fake_hybrid);
     check_model(m, 170, 1);
     assert_int_equal(fake->n_violations, 0);
     gem_model_close(m);
@@ -120,7 +109,7 @@ static void test_recurrent_layers(void **state)
 static void test_a_round_costs_its_rows(void **state)
 {
     (void)state;
-    gem_model *m = open_model(tiny_gemma3(), &fake_ops, make_hybrid);
+    gem_model *m = open_model(tiny_gemma3(), &fake_ops, fake_hybrid);
     gem_sampler_options so = sampler_options(1);
     int32_t prompt[40];
     plain_run p = long_run(m, &so, prompt, 40, 200);
@@ -280,7 +269,7 @@ static void test_rounds_allocate_nothing(void **state)
 {
     (void)state;
 #ifdef COUNTS_MALLOC
-    gem_model *m = open_model(tiny_gemma3(), &fake_ops, make_hybrid);
+    gem_model *m = open_model(tiny_gemma3(), &fake_ops, fake_hybrid);
     gem_sampler_options so = sampler_options(1);
     int32_t prompt[40], out[GEM_DRAFT_MAX + 1], n_out, token = 1;
     const float *x;

@@ -14,17 +14,6 @@
 
 enum { MAX_CTX = 8192, N_VOCAB = 300 };
 
-/* Every other layer recurrent, no windows. */
-static void make_hybrid(gem_plan *p)
-{
-    p->recurrent = (gem_recurrent){.n_k_heads = 1, .n_v_heads = 2, .head_dim = 32};
-    for (int l = 0; l < p->n_layers; l++) {
-        p->layer[l].window = 0;
-        if (l % 2 == 0) continue;
-        p->layer[l].n_kv_heads = 0;
-        p->recurrent.n_layers++;
-    }
-}
 enum { STATE_BYTES = 3 * (2 * 32 * 32 + 3 * (2 + 2) * 32) * 4 };
 
 static gem_model *model;
@@ -40,7 +29,7 @@ static gem_model *open_hybrid(gem_model_options o, int snapshots)
     tiny t = tiny_gemma3();
     char path[128];
     gem_error err = {0};
-    const gem_engine_options e = {.n_logits = 8, .ops = &fake_ops, .change_plan = make_hybrid};
+    const gem_engine_options e = {.n_logits = 8, .ops = &fake_ops, .change_plan = fake_hybrid};
     t.tokenizer = true;
     t.ctx = MAX_CTX;
     o.state_bytes = snapshots < 0 ? 0 : snapshots ? (int64_t)snapshots * STATE_BYTES : -1;
@@ -572,7 +561,7 @@ static void test_config_and_sizes(void **state)
 
 static void make_windowed_hybrid(gem_plan *p)
 {
-    make_hybrid(p);
+    fake_hybrid(p);
     p->layer[2].window = 100;
 }
 
@@ -589,7 +578,7 @@ static void test_what_cannot_be_kept_is_refused_at_open(void **state)
     if (!tiny_write(&t, tiny_path(path, "state"))) fail();
     assert_int_equal(gem_model_open_engine(&m, path, &o, &e, &err), GEM_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "window of 100"));
-    e.change_plan = make_hybrid;
+    e.change_plan = fake_hybrid;
     o.state_bytes = -2;
     assert_int_equal(gem_model_open_engine(&m, path, &o, &e, &err), GEM_E_ARG);
     assert_non_null(strstr(err.text, "state_bytes"));

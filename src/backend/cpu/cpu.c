@@ -18,7 +18,7 @@ void *gem_cpu_take(gem_backend *be, size_t bytes)
     return be->work + at;
 }
 
-static void *map_zeroed(size_t bytes)
+void *gem_cpu_map(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
@@ -166,7 +166,7 @@ static gem_status take_pools(gem_backend *be, gem_error *err)
         if (!gem_mul_ok(be->page_bytes[i], (size_t)p->n_pages, &be->pool_bytes[i]))
             return gem_fail(err, GEM_E_NOMEM, "cpu: %d KV pages of %zu bytes overflow", p->n_pages,
                             be->page_bytes[i]);
-        be->pool[i] = map_zeroed(be->pool_bytes[i]);
+        be->pool[i] = gem_cpu_map(be->pool_bytes[i]);
         if (!be->pool[i])
             return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for %zu bytes of KV cache",
                             be->pool_bytes[i]);
@@ -208,7 +208,7 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
             if (p->op[i].linear.bias[j])
                 vectors += (size_t)gem_round_up(p->op[i].linear.w[j]->dim[1], 16) * 4 + 64;
     be->work_bytes = vectors + 64;
-    be->work = map_zeroed(be->work_bytes);
+    be->work = gem_cpu_map(be->work_bytes);
     uint8_t *vector_map = be->work;
     size_t vector_bytes = be->work_bytes;
     if (!be->work) {
@@ -221,7 +221,7 @@ static gem_status open_cpu(gem_backend **out, const gem_backend_options *opt, ge
     be->work_used = 0;
     take_work(be);
     size_t need = be->work_used;
-    be->work = map_zeroed(need + vector_bytes);
+    be->work = gem_cpu_map(need + vector_bytes);
     if (!be->work) {
         be->work = vector_map;
         be->work_bytes = vector_bytes;

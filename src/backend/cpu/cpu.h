@@ -118,6 +118,20 @@ static inline float *gem_cpu_row(const gem_backend *be, gem_buf b, int64_t r)
     return be->buf[b] + (size_t)r * be->ld[b];
 }
 
+/* Columns [at, at + n) of a finished row, multiples of 32, where a linear op reads it in 8 bits. */
+static inline void gem_cpu_quantize(const gem_backend *be, gem_buf b, int64_t r, int64_t at,
+                                    int64_t n)
+{
+    if (!be->quantized[b]) return;
+    gem_qrows q = gem_qrows_at(&be->qbuf[b], (size_t)r);
+    q.q += at;
+    q.xs += at / 32;
+    q.xsum += at / 32;
+    q.nsum += at / 32;
+    q.nsum16 += at / 16;
+    be->k.quantize(gem_cpu_row(be, b, r) + at, n, &q);
+}
+
 /* linear.c. What the threads share out of an op for n_rows rows. */
 int64_t gem_cpu_linear_items(const gem_backend *be, const cpu_op *o, int32_t n_rows);
 /* Rows that op i of the run in hand works on. */
@@ -135,6 +149,9 @@ typedef struct cpu_ahead {
 void gem_cpu_ahead_of(cpu_ahead *a, const gem_backend *be, int tid, size_t first_op);
 bool gem_cpu_fetch_ahead(void *ahead); /* a gem_team_idle_fn */
 
+/* Zeroed memory of its own mapping, in huge pages where the system has them, for munmap; NULL when
+ * there is none. Pages are taken when they are first written. */
+void *gem_cpu_map(size_t bytes);
 /* Take zeroed, 64-byte aligned memory from the work mapping (sized by a dry first pass). */
 void *gem_cpu_take(gem_backend *be, size_t bytes);
 gem_status gem_cpu_load_weights(gem_backend *be, gem_error *err);

@@ -107,14 +107,8 @@ static gem_status map(float **out, size_t each, int32_t n, const gem_recurrent *
         return gem_fail(err, GEM_E_ARG, "cpu: a recurrent model was opened without a %s", what);
     if (!gem_mul_ok(each * sizeof(float) * (size_t)r->n_layers, (size_t)n, &bytes))
         return gem_fail(err, GEM_E_NOMEM, "cpu: %d %ss overflow", n, what);
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    if (p == MAP_FAILED)
+    if (!(*out = gem_cpu_map(bytes)))
         return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for %zu bytes of %ss", bytes, what);
-#ifdef MADV_HUGEPAGE
-    madvise(p, bytes, MADV_HUGEPAGE);
-#endif
-    *out = p;
     *total = bytes;
     return GEM_OK;
 }
@@ -240,7 +234,7 @@ static bool segment_at(const cpu_seq *g, int level, segment *s)
 
 static float *row_of(const gem_backend *be, gem_buf b, int32_t place)
 {
-    return be->buf[b] + (size_t)be->order[place] * be->ld[b];
+    return gem_cpu_row(be, b, be->order[place]);
 }
 
 /* ---- convolution ---- */
@@ -352,14 +346,7 @@ static void finish_rows(const gem_backend *be, const gem_op *op, const segment *
         float *y = row_of(be, op->delta.dst, s->first + i) + at;
         be->k.norm(o, op->delta.norm, (int64_t)hd, op->delta.eps, o);
         be->k.glu(GEM_ACT_SILU, row_of(be, op->delta.z, s->first + i) + at, o, (int64_t)hd, y);
-        if (!be->quantized[op->delta.dst]) continue;
-        gem_qrows q = gem_qrows_at(&be->qbuf[op->delta.dst], (size_t)be->order[s->first + i]);
-        q.q += at;
-        q.xs += at / 32;
-        q.xsum += at / 32;
-        q.nsum += at / 32;
-        q.nsum16 += at / 16;
-        be->k.quantize(y, (int64_t)hd, &q);
+        gem_cpu_quantize(be, op->delta.dst, be->order[s->first + i], (int64_t)at, (int64_t)hd);
     }
 }
 

@@ -48,9 +48,8 @@ gem_status gem_cpu_open_keys(gem_backend *be, gem_error *err)
     }
     for (int r = 0; r < plan->n_ropes; r++) {
         if (!be->key_pairs[r]) continue;
-        void *map = mmap(NULL, table_bytes(be, r), PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (map == MAP_FAILED)
+        float *map = gem_cpu_map(table_bytes(be, r));
+        if (!map)
             return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for the angles of %zu positions",
                             positions(be));
         be->key_cos[r] = map;

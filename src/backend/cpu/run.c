@@ -19,33 +19,12 @@ static void barrier(pass *p)
     gem_team_barrier_idle(p->be->team, gem_cpu_fetch_ahead, &p->ahead);
 }
 
-/* A finished row of a buffer that a linear op reads in 8 bits. */
-static void quantize_row(const gem_backend *be, gem_buf b, int64_t r, int64_t n)
-{
-    if (!be->quantized[b]) return;
-    gem_qrows q = gem_qrows_at(&be->qbuf[b], (size_t)r);
-    be->k.quantize(gem_cpu_row(be, b, r), n, &q);
-}
-
-/* The same for columns [at, at + n) of a row, multiples of 32. */
-static void quantize_columns(const gem_backend *be, gem_buf b, int64_t r, int64_t at, int64_t n)
-{
-    if (!be->quantized[b]) return;
-    gem_qrows q = gem_qrows_at(&be->qbuf[b], (size_t)r);
-    q.q += at;
-    q.xs += at / 32;
-    q.xsum += at / 32;
-    q.nsum += at / 32;
-    q.nsum16 += at / 16;
-    be->k.quantize(gem_cpu_row(be, b, r) + at, n, &q);
-}
-
 /* ---- row-wise ops ---- */
 
 /* Columns of a row were written; the last ones complete it. */
 static void filled(const gem_backend *be, gem_buf b, int64_t r, int64_t end)
 {
-    if (end == be->plan->buf_width[b]) quantize_row(be, b, r, end);
+    if (end == be->plan->buf_width[b]) gem_cpu_quantize(be, b, r, 0, end);
 }
 
 static void embed(const pass *p, const gem_op *op)
@@ -110,7 +89,7 @@ static void residual(const pass *p, const gem_op *op)
         if (!op->residual.next_norm) continue;
         k->norm(x, op->residual.next_norm, d, op->residual.eps,
                 gem_cpu_row(p->be, op->residual.dst, r));
-        quantize_row(p->be, op->residual.dst, r, d);
+        gem_cpu_quantize(p->be, op->residual.dst, r, 0, d);
     }
 }
 
@@ -126,7 +105,7 @@ static void glu(const pass *p, const gem_op *op)
         float *dst = gem_cpu_row(be, op->glu.dst, r) + at;
         be->k.glu(op->glu.act, gem_cpu_row(be, op->glu.gate, r) + at,
                   gem_cpu_row(be, op->glu.up, r) + at, n, dst);
-        quantize_columns(be, op->glu.dst, r, at, n);
+        gem_cpu_quantize(be, op->glu.dst, r, at, n);
     }
 }
 
@@ -396,7 +375,7 @@ static bool attend_row(const pass *p, const gem_op *op)
     gem_share(l->n_kv_heads, be->n_threads, p->tid, &lo, &hi);
     for (int64_t h = lo; h < hi; h++) {
         attend_block(p, op, b, (int)h);
-        quantize_columns(be, op->attend.dst, 0, h * width, width);
+        gem_cpu_quantize(be, op->attend.dst, 0, h * width, width);
     }
     return true;
 }
@@ -428,7 +407,7 @@ static void attend(pass *p, const gem_op *op, gem_range *range)
     int64_t lo, hi, width = (int64_t)op->attend.n_heads * l->head_dim;
     gem_share(p->n, be->n_threads, p->tid, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
-        quantize_row(be, op->attend.dst, r, width);
+        gem_cpu_quantize(be, op->attend.dst, r, 0, width);
 }
 
 /* ---- the pass ---- */
