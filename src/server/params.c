@@ -374,6 +374,15 @@ static double per(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
+void gem_put_progress(const gem_answer *a, size_t done, gem_bytes *out)
+{
+    uint64_t ms = a->start_ns ? (gem_now_ns() - a->start_ns) / 1000000 : 0;
+    gem_bytes_printf(out,
+                     ",\"prompt_progress\":{\"total\":%zu,\"cache\":%zu,\"processed\":%zu,"
+                     "\"time_ms\":%llu}",
+                     a->prompt->n, a->n_cached, done, (unsigned long long)ms);
+}
+
 void gem_put_timings(const gem_job *j, gem_bytes *out)
 {
     const gem_answer *a = &j->answer[0];

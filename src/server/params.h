@@ -34,6 +34,8 @@ gem_job *gem_params_chat(gem_server *s, const gem_wire *w, json_t *chat, void *s
 /* {"prompt_tokens":..,...}: usage as chat and completions have it. */
 void gem_put_usage(const gem_job *j, gem_bytes *out);
 void gem_put_timings(const gem_job *j, gem_bytes *out);
+/* ,"prompt_progress":{..}: done of the prompt's tokens are there. */
+void gem_put_progress(const gem_answer *a, size_t done, gem_bytes *out);
 /* ,"gem_receipt":{..} when it was asked for: what made these answers, to make them again. */
 void gem_put_receipt(const gem_job *j, gem_bytes *out);
 /* Token counts over the answers of a job. */

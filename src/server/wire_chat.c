@@ -81,15 +81,6 @@ static void end_delta(gem_job *j)
     end_event(j);
 }
 
-static void put_progress(gem_job *j, const gem_answer *a, size_t done)
-{
-    uint64_t ms = a->start_ns ? (gem_now_ns() - a->start_ns) / 1000000 : 0;
-    gem_bytes_printf(&j->scratch,
-                     ",\"prompt_progress\":{\"total\":%zu,\"cache\":%zu,\"processed\":%zu,"
-                     "\"time_ms\":%llu}",
-                     a->prompt->n, a->n_cached, done, (unsigned long long)ms);
-}
-
 static void open_chat(gem_job *j)
 {
     for (size_t i = 0; i < j->n_answers; i++) {
@@ -97,7 +88,7 @@ static void open_chat(gem_job *j)
         gem_bytes_printf(&j->scratch,
                          "{\"role\":\"assistant\",\"content\":null},\"finish_reason\":null}]");
         if (i == 0 && j->p.return_progress) {
-            put_progress(j, &j->answer[0], j->answer[0].n_cached);
+            gem_put_progress(&j->answer[0], j->answer[0].n_cached, &j->scratch);
             j->last_progress = j->answer[0].n_cached;
         }
         end_event(j);
@@ -110,7 +101,7 @@ static void progress_chat(gem_job *j, const gem_answer *a, size_t done)
     j->last_progress = done;
     begin(j, 0);
     gem_bytes_printf(&j->scratch, "{},\"finish_reason\":null}]");
-    put_progress(j, a, done);
+    gem_put_progress(a, done, &j->scratch);
     end_event(j);
 }
 

@@ -227,6 +227,9 @@ static json_t *to_chat(const json_t *body, gem_fault *f)
     bool ok = read_system(body, messages, f) && read_messages(body, messages, f) &&
               read_tools(body, chat, f) && read_choice(body, chat, f) &&
               gem_field_object(body, "thinking", &thinking, f);
+    if (ok && gem_field(body, "messages") &&
+        !json_array_size(messages)) /* llama.cpp serves it, and its clients rely on that */
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", ""));
     const char *type = json_string_value(gem_field(thinking, "type"));
     if (ok && type)
         json_object_set_new(chat, "chat_template_kwargs",
@@ -247,8 +250,8 @@ typedef struct blocks { /* wire_state of a stream */
 
 static gem_job *read_request(gem_server *s, const json_t *body, gem_fault *f)
 {
-    return gem_params_chat(s, &gem_wire_messages, to_chat(body, f), calloc(1, sizeof(blocks)), "msg_",
-                           f);
+    return gem_params_chat(s, &gem_wire_messages, to_chat(body, f), calloc(1, sizeof(blocks)),
+                           "msg_", f);
 }
 
 bool gem_post_count_tokens(gem_server *s, const json_t *body, gem_bytes *out, gem_fault *f)

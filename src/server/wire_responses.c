@@ -168,9 +168,18 @@ static bool read_format(const json_t *body, json_t *chat, gem_fault *f)
 
 static json_t *to_chat(const json_t *body, gem_fault *f)
 {
-    static const char *const same[] = {
-        "model",  "temperature", "top_p",       "top_k",        "max_output_tokens",
-        "stream", "seed",        "tool_choice", "cache_prompt", "parallel_tool_calls"};
+    static const char *const same[] = {"model",
+                                       "temperature",
+                                       "top_p",
+                                       "top_k",
+                                       "max_output_tokens",
+                                       "stream",
+                                       "seed",
+                                       "tool_choice",
+                                       "cache_prompt",
+                                       "parallel_tool_calls",
+                                       "return_progress",
+                                       "timings_per_token"};
     json_t *chat = json_object(), *messages = json_array();
     json_object_set_new(chat, "messages", messages);
     for (size_t i = 0; i < ARRAY_LEN(same); i++)
@@ -322,6 +331,15 @@ static void end(gem_job *j)
     gem_bytes_printf(&j->scratch, "}\n\n");
 }
 
+static void end_delta(gem_job *j)
+{
+    if (j->p.timings_per_token) {
+        gem_bytes_printf(&j->scratch, ",\"timings\":");
+        gem_put_timings(j, &j->scratch);
+    }
+    end(j);
+}
+
 static void put_id(gem_job *j)
 {
     const items *it = j->wire_state;
@@ -344,11 +362,17 @@ static void open_responses(gem_job *j)
     }
 }
 
+/* Another response.in_progress, as llama.cpp has it; without return_progress comments tell it. */
 static void progress_responses(gem_job *j, const gem_answer *a, size_t done)
 {
-    (void)j;
-    (void)a;
-    (void)done; /* comments tell it */
+    if (j->progress_sent && done <= j->last_progress) return;
+    j->progress_sent = true;
+    j->last_progress = done;
+    begin(j, "response.in_progress");
+    gem_bytes_printf(&j->scratch, ",\"response\":");
+    put_response(j, "in_progress", false, &j->scratch);
+    gem_put_progress(a, done, &j->scratch);
+    end(j);
 }
 
 /* What closes a message's text: the text's own end, then its part's. */
@@ -421,7 +445,7 @@ static void delta(gem_job *j, const char *type, const char *text, size_t len)
     put_id(j);
     gem_bytes_printf(&j->scratch, ",\"delta\":");
     gem_quote(&j->scratch, text, len);
-    end(j);
+    end_delta(j);
 }
 
 static void text_responses(gem_job *j, gem_answer *a, const char *text, size_t len, size_t first)
@@ -432,7 +456,7 @@ static void text_responses(gem_job *j, gem_answer *a, const char *text, size_t l
     put_id(j);
     gem_bytes_printf(&j->scratch, ",\"logprobs\":[],\"delta\":");
     gem_quote(&j->scratch, text, len);
-    end(j);
+    end_delta(j);
 }
 
 static void reasoning_responses(gem_job *j, gem_answer *a, const char *text, size_t len)
@@ -470,7 +494,7 @@ static void close_responses(gem_job *j)
     begin(j, type);
     gem_bytes_printf(&j->scratch, ",\"response\":");
     put_response(j, status_of(j), true, &j->scratch);
-    end(j);
+    end_delta(j);
 }
 
 static void fail_responses(gem_job *j, const gem_fault *f)

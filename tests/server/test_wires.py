@@ -78,6 +78,7 @@ def test_messages_stop_sequence_and_history(server):
 
 
 def test_messages_errors(server):
+    assert server.post("/v1/messages", {"messages": [], "max_tokens": 3})[0] == 200  # as llama.cpp: an empty turn
     for body in ({}, {"messages": [{"role": "robot", "content": "x"}]}, {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}):
         code, _, answer = server.post("/v1/messages", body)
         assert code == 400 and answer["type"] == "error" and answer["error"]["type"] == "invalid_request_error"
@@ -111,6 +112,18 @@ def test_responses_whole_and_streamed(server, client):
     assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == r.output_text == events[-4].text
     assert events[-1].response.output[0].content[0].text == r.output_text and events[-1].response.usage.input_tokens == r.usage.input_tokens
     assert len({e.item_id for e in events if hasattr(e, "item_id")}) == 1
+
+
+def test_responses_progress_and_timings(server):
+    ask = {"input": "word " * 100, "max_output_tokens": 6, "stream": True, "return_progress": True, "timings_per_token": True}
+    events = [d for _, d in named(server.stream("/v1/responses", ask))]
+    assert [e["sequence_number"] for e in events] == list(range(len(events)))
+    progress = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+    assert {e["type"] for e in events if "prompt_progress" in e} == {"response.in_progress"}
+    done = [p["processed"] for p in progress]
+    assert done == sorted(set(done)) and done[0] == progress[0]["cache"] and done[-1] == progress[0]["total"] > 100
+    timings = [e["timings"] for e in events if e["type"] == "response.output_text.delta"] + [events[-1]["timings"]]
+    assert len(timings) > 1 and timings[-1]["predicted_n"] == 6 and all(t["prompt_per_second"] > 0 for t in timings)
 
 
 def test_responses_format_and_refusals(server, client):
