@@ -67,7 +67,7 @@ static void add_cut(json_t *geometry, const json_t *config)
 {
     static const char *const keys[] = {"value_tile", "value_splits", "key_tile", "key_chunk"};
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        json_t *v = json_object_get(config, keys[i]);
+        json_t *v = json_object_get(json_object_get(config, "routes"), keys[i]);
         if (v) json_object_set(geometry, keys[i], v);
     }
 }
@@ -77,6 +77,8 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
     const gem_route *r = b->route[0];
     json_t *config = bench_operator_config(&b->op);
     const char *ran = bench_route_ran(config, "decode-attention", 1);
+    const char *form =
+        json_string_value(json_object_get(json_object_get(config, "routes"), "attention_form"));
     json_t *geometry =
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "query_heads", s->n_heads, "kv_heads",
                   s->n_kv_heads, "head_dim", s->head_dim, "window", (int)s->window, "tokens",
@@ -85,11 +87,11 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
     json_t *doc = json_pack(
         "{s:s, s:s, s:s, s:o, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:s, s:s, s:i, s:s, s:I}, s:o}",
         "schema", "gem-decode-attention-profile/1", "shape", s->name, "kernel", r->name, "selector",
-        r->selector ? json_integer(r->selector) : json_null(), "route", ran, "kernel_route",
-        bench_route_json(r, ran), "parameters", "tokens", (int)opt.tokens, "iterations",
-        (int)opt.iterations, "repetitions", (int)opt.repetitions, "warmup", (int)opt.warmup,
-        "backend", b->op.ops->name, "isa", b->op.isa, "threads", b->op.n_threads, "kv_type",
-        opt.kv_type ? "f16" : "f32", "seed", (json_int_t)opt.seed, "geometry", geometry);
+        r->selector ? json_integer(r->selector) : json_null(), "route", form ? form : ran,
+        "kernel_route", bench_route_json(r, ran), "parameters", "tokens", (int)opt.tokens,
+        "iterations", (int)opt.iterations, "repetitions", (int)opt.repetitions, "warmup",
+        (int)opt.warmup, "backend", b->op.ops->name, "isa", b->op.isa, "threads", b->op.n_threads,
+        "kv_type", opt.kv_type ? "f16" : "f32", "seed", (json_int_t)opt.seed, "geometry", geometry);
     if (!doc) return NULL;
     json_object_update_new(
         doc,

@@ -276,54 +276,85 @@ void ev_judge_split_kv_ceiling(ev_judge *j, const ev_doc in[4])
 }
 
 /* ---- traffic ---- */
+typedef struct traffic {
+    double tokens, q, kv, dim, bytes;
+    double scores, vectors; /* bytes of all scores, of all keys or all values */
+    double total, unavoidable;
+    gem_json *list;
+} traffic;
+
+static void put_traffic(ev_judge *j, traffic *t, const char *name, const char *formula,
+                        double bytes, bool unavoidable)
+{
+    gem_json *m = gem_json_put(j->json, t->list, name, GEM_JSON_OBJECT);
+    gem_json_put_number(j->json, m, "bytes", bytes);
+    gem_json_put_string(j->json, m, "formula", formula);
+    t->total += bytes;
+    t->unavoidable += unavoidable ? bytes : 0;
+}
+
+/* Scores go through memory: written, normalised there, read again by every group of value dims. */
+static void split_score_traffic(ev_judge *j, traffic *t, double tile, double splits)
+{
+    double groups = t->dim / tile, partials = splits * t->q * t->dim * 4;
+    put_traffic(j, t, "k_read_bytes", "tokens * kv_heads * head_dim * element", t->vectors, true);
+    put_traffic(j, t, "score_write_bytes", "tokens * query_heads * 4", t->scores, false);
+    put_traffic(j, t, "normalization_read_bytes", "3 passes * tokens * query_heads * 4",
+                3 * t->scores, false);
+    put_traffic(j, t, "normalization_write_bytes",
+                "2 passes (exponent, scale) * tokens * query_heads * 4", 2 * t->scores, false);
+    put_traffic(j, t, "v_read_bytes", "tokens * kv_heads * head_dim * element", t->vectors, true);
+    put_traffic(j, t, "score_read_bytes", "head_dim / value_tile groups * tokens * query_heads * 4",
+                groups * t->scores, false);
+    put_traffic(j, t, "value_partial_bytes",
+                "written and read: 2 * value_splits * query_heads * head_dim * 4", 2 * partials,
+                true);
+}
+
+/* Scores stay in the tile: what is left beside keys and values is a partial result a chunk. */
+static void flash_traffic(ev_judge *j, traffic *t, double chunk)
+{
+    double partials = ceil(t->tokens / chunk) * t->q * (t->dim + 2) * 4;
+    put_traffic(j, t, "k_read_bytes", "tokens * kv_heads * head_dim * element", t->vectors, true);
+    put_traffic(j, t, "v_read_bytes", "tokens * kv_heads * head_dim * element", t->vectors, true);
+    put_traffic(j, t, "value_partial_bytes",
+                "written and read: 2 * ceil(tokens / key_chunk) * query_heads * (head_dim + 2) * 4",
+                2 * partials, true);
+}
+
 void ev_judge_attention_traffic(ev_judge *j, const ev_doc *d)
 {
+    const char *route = ev_text(d->root, "route");
+    bool flash = strcmp(route, "flash-chunks") == 0;
     ev_judge_input(j, "profile", d);
     ev_check_schema(j, d, "gem-decode-attention-profile/1");
-    double tokens = ev_need_number(j, d, "parameters.tokens"),
-           q = ev_need_number(j, d, "geometry.query_heads"),
-           kv = ev_need_number(j, d, "geometry.kv_heads"),
-           dim = ev_need_number(j, d, "geometry.head_dim"),
-           tile = ev_need_number(j, d, "geometry.value_tile"),
-           splits = ev_need_number(j, d, "geometry.value_splits"),
-           bytes = ev_need_number(j, d, "geometry.kv_element_bytes");
-    ev_check_text(j, d, "route", "route", "split-score");
-    bool whole = tokens >= 1 && q >= 1 && kv >= 1 && dim >= 1 && tile >= 1 && splits >= 1 &&
-                 bytes >= 1 && fmod(q, kv) == 0 && fmod(dim, tile) == 0;
+    traffic t = {.tokens = ev_need_number(j, d, "parameters.tokens"),
+                 .q = ev_need_number(j, d, "geometry.query_heads"),
+                 .kv = ev_need_number(j, d, "geometry.kv_heads"),
+                 .dim = ev_need_number(j, d, "geometry.head_dim"),
+                 .bytes = ev_need_number(j, d, "geometry.kv_element_bytes")};
+    double tile = flash ? 1 : ev_need_number(j, d, "geometry.value_tile"),
+           splits = flash ? 1 : ev_need_number(j, d, "geometry.value_splits"),
+           chunk = flash ? ev_need_number(j, d, "geometry.key_chunk") : 1;
+    ev_check(j, flash || strcmp(route, "split-score") == 0, "route",
+             "split-score, or flash-chunks where nothing is left to fuse", "%s", route);
+    bool whole = t.tokens >= 1 && t.q >= 1 && t.kv >= 1 && t.dim >= 1 && tile >= 1 && splits >= 1 &&
+                 chunk >= 1 && t.bytes >= 1 && fmod(t.q, t.kv) == 0 && fmod(t.dim, tile) == 0;
     ev_check(j, whole, "geometry",
              "query heads a multiple of KV heads, the head a multiple of the value tile",
-             "%g/%g heads, %g/%g dims", q, kv, dim, tile);
-    double scores = tokens * q * 4, vectors = tokens * kv * dim * bytes, groups = dim / tile,
-           partials = splits * q * dim * 4;
-    const struct {
-        const char *name, *formula;
-        double value;
-    } part[] = {
-        {"k_read_bytes", "tokens * kv_heads * head_dim * element", vectors},
-        {"score_write_bytes", "tokens * query_heads * 4", scores},
-        {"normalization_read_bytes", "3 passes * tokens * query_heads * 4", 3 * scores},
-        {"normalization_write_bytes", "2 passes (exponent, scale) * tokens * query_heads * 4",
-         2 * scores},
-        {"v_read_bytes", "tokens * kv_heads * head_dim * element", vectors},
-        {"score_read_bytes", "head_dim / value_tile groups * tokens * query_heads * 4",
-         groups * scores},
-        {"value_partial_bytes", "written and read: 2 * value_splits * query_heads * head_dim * 4",
-         2 * partials},
-    };
-    double total = 0;
-    gem_json *o = whole ? gem_json_put(j->json, j->root, "traffic", GEM_JSON_OBJECT) : NULL;
-    for (size_t i = 0; whole && i < ARRAY_LEN(part); i++) {
-        gem_json *m = gem_json_put(j->json, o, part[i].name, GEM_JSON_OBJECT);
-        gem_json_put_number(j->json, m, "bytes", part[i].value);
-        gem_json_put_string(j->json, m, "formula", part[i].formula);
-        total += part[i].value;
-    }
+             "%g/%g heads, %g/%g dims", t.q, t.kv, t.dim, tile);
     if (whole) {
-        gem_json_put_number(j->json, j->root, "total_bytes", total);
-        gem_json_put_number(j->json, j->root, "avoidable_by_fusion_bytes",
-                            total - 2 * vectors - 2 * partials);
+        t.scores = t.tokens * t.q * 4;
+        t.vectors = t.tokens * t.kv * t.dim * t.bytes;
+        t.list = gem_json_put(j->json, j->root, "traffic", GEM_JSON_OBJECT);
+        if (flash)
+            flash_traffic(j, &t, chunk);
+        else
+            split_score_traffic(j, &t, tile, splits);
+        gem_json_put_number(j->json, j->root, "total_bytes", t.total);
+        gem_json_put_number(j->json, j->root, "avoidable_by_fusion_bytes", t.total - t.unavoidable);
         gem_json_put_number(j->json, j->root, "avoidable_share_percent",
-                            100 * (total - 2 * vectors - 2 * partials) / total);
+                            100 * (t.total - t.unavoidable) / t.total);
     }
     attribution_only(j, "a model of addresses, no measured bandwidth: caches may serve part of it");
 }

@@ -112,5 +112,11 @@ same "total" "$(get '.total_bytes == ([.traffic[].bytes] | add)')" true
 breaks route o64.json '.route = "fused"'
 breaks geometry o64.json '.geometry.value_tile = 33'
 breaks geometry,field o64.json 'del(.geometry.value_splits)'
+breaks geometry,field o64.json '.route = "flash-chunks"'
+jq '.route = "flash-chunks" | .geometry |= (del(.value_tile, .value_splits) | .key_chunk = 512)' "$tmp/o64.json" >"$tmp/flash.json"
+expect 0 "traffic of a fused route" "${judge[@]}" "$tmp/flash.json" "$tmp/report.json"
+# K, V as above; 128 chunks of 32 heads of 514 values, written and read
+same "bytes" "$(get '[.traffic[].bytes]')" '[536870912,536870912,16842752]'
+same "nothing to fuse" "$(get '.avoidable_by_fusion_bytes')" 0
 breaks geometry,field o64.json '.parameters.tokens = "many"'
 finish

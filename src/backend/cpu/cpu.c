@@ -306,16 +306,16 @@ static json_t *config_cpu(const gem_backend *be)
     const char *layout = be->opt.exact       ? "mapped rows, dequantised to f32 a panel at a time"
                          : be->opt.no_repack ? "mapped rows, packed a panel at a time"
                                              : "R16K4 panels";
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:i, s:i, s:i}, s:I, s:I, s:I, s:b}",
-                     "name", "cpu", "isa", be->k.isa, "threads", be->n_threads, "numerics",
-                     be->opt.exact ? "exact: f32 activations"
-                                   : "fast: 8-bit activations, blocks of 32",
-                     "weight_layout", layout, "routes", "linear", "panels of 16 rows", "attention",
-                     "flash, f32 scores of 64 keys, chunks of 512", "prefill_tile_rows",
-                     (int)be->opt.n_batch, "key_tile", GEM_PAGE, "key_chunk", GEM_CHUNK,
-                     "weights_bytes", (json_int_t)be->arena_bytes, "workspace_bytes",
-                     (json_int_t)(be->work_bytes + be->work_bytes_apart), "decode_weight_bytes",
-                     (json_int_t)be->decode_bytes, "same_bits_across_batches_and_threads", 1);
+    return json_pack(
+        "{s:s, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:s, s:i, s:i, s:i}, s:I, s:I, s:I, s:b}", "name",
+        "cpu", "isa", be->k.isa, "threads", be->n_threads, "numerics",
+        be->opt.exact ? "exact: f32 activations" : "fast: 8-bit activations, blocks of 32",
+        "weight_layout", layout, "routes", "linear", "panels of 16 rows", "attention",
+        "flash, f32 scores of 64 keys, chunks of 512", "attention_form", "flash-chunks",
+        "prefill_tile_rows", (int)be->opt.n_batch, "key_tile", GEM_PAGE, "key_chunk", GEM_CHUNK,
+        "weights_bytes", (json_int_t)be->arena_bytes, "workspace_bytes",
+        (json_int_t)(be->work_bytes + be->work_bytes_apart), "decode_weight_bytes",
+        (json_int_t)be->decode_bytes, "same_bits_across_batches_and_threads", 1);
 }
 
 const gem_backend_ops gem_backend_cpu = {
