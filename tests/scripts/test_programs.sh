@@ -33,6 +33,12 @@ if "$gem" --help | grep -q '^  serve '; then # built with libmicrohttpd
     expect 2 "gem serve without arguments" "$gem" serve
     expect 2 "gem serve --port 70000" "$gem" serve m --port 70000
     expect 3 "gem serve without a model" "$gem" serve "$tmp/none.gguf"
+    printf 'model = %s\nparallel = 0\n' "$tmp/none.gguf" >"$tmp/serve.conf"
+    expect 2 "gem serve --config with a bad value" "$gem" serve --config "$tmp/serve.conf"
+    has "gem serve --config with a bad value" "$tmp/err" "serve.conf:2: parallel is '0', expected a whole number from 1 to 64"
+    printf 'model = %s\nparallel = 2\n' "$tmp/none.gguf" >"$tmp/serve.conf"
+    expect 3 "gem serve --config names the model" "$gem" serve --config "$tmp/serve.conf"
+    has "gem serve --config names the model" "$tmp/err" "none.gguf"
 fi
 for program in gem-bench gem-tokenize gem-sampler-bench gem-swa-state-scan gem-determinism-gate gem-host-state gem-online-merge-check; do
     expect 0 "$program --help" "$bin/$program" --help

@@ -15,7 +15,7 @@
 
 static struct {
     bool flag, seen;
-    const char *text;
+    const char *text, *config;
     int32_t number;
     uint64_t seed;
     float x;
@@ -29,6 +29,7 @@ static const cli_option options[] = {
     {"seed", 0, CLI_U64, "N", &opt.seed, 0, 0, "a seed", NULL},
     {"x", 0, CLI_FLOAT, "X", &opt.x, 0, 1, "a share", NULL},
     {"kind", 0, CLI_CHOICE, "f32|f16|f16-full", &opt.kind, 0, 0, "a choice", NULL},
+    {"config", 0, CLI_CONFIG, "FILE", &opt.config, 0, 0, "a file", NULL},
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
 static const cli_command command = {"prog", "MODEL", "a program", NULL, 1, 2, options};
 
@@ -141,9 +142,107 @@ static void test_model_names(void **state)
     rmdir(dir);
 }
 
+/* ---- files of options ---- */
+
+static const char *config_path(void)
+{
+    static char path[64];
+    snprintf(path, sizeof(path), "/tmp/gem-test-cli-%d.conf", (int)getpid());
+    return path;
+}
+
+static void write_config(const char *text, size_t len)
+{
+    FILE *f = fopen(config_path(), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    fclose(f);
+}
+
+/* Parse with this file and these options; the text of stderr is dropped. */
+static int parse_config(const char *text, const char *more, int *n_args)
+{
+    char line[256];
+    write_config(text, strlen(text));
+    snprintf(line, sizeof(line), "--config %s %s", config_path(), more);
+    return parse(line, n_args);
+}
+
+static void test_config(void **state)
+{
+    int n;
+    (void)state;
+    assert_int_equal(
+        parse_config("# a comment\n\n model = m # 1.gguf\n  text=  a = b  \r\nnumber = 7\n"
+                     "flag = true\nseed = 5\nx = 0.5\nkind = f16",
+                     "", &n),
+        -1);
+    assert_int_equal(n, 1);
+    assert_true(opt.flag && opt.seen);
+    assert_string_equal(opt.text, "a = b");
+    assert_int_equal(opt.number, 7);
+    assert_int_equal(opt.kind, 1);
+    /* what is given wins, wherever it stands */
+    static const char file[] = "number = 7\nflag = false\ntext = file\nmodel = no";
+    write_config(file, sizeof(file) - 1);
+    char line[256];
+    snprintf(line, sizeof(line), "m -n 9 --config %s --text given", config_path());
+    assert_int_equal(parse(line, &n), -1);
+    assert_int_equal(n, 1);
+    assert_int_equal(opt.number, 9);
+    assert_string_equal(opt.text, "given");
+    assert_false(opt.flag);
+    assert_int_equal(parse_config("number = 3", "", &n), CLI_USAGE); /* no model anywhere */
+    unlink(config_path());
+    assert_int_equal(parse(line, &n), CLI_CANNOT); /* no such file */
+}
+
+static void test_config_refusals(void **state)
+{
+    static const struct {
+        const char *text, *sentence;
+    } cases[] = {
+        {"number = 11", ":1: number is '11', expected a whole number from 1 to 10"},
+        {"\n# x\nnumber =", ":3: number is '', expected a whole number from 1 to 10"},
+        {"number = 1\nnumber = 1", ":2: number is set a second time, after line 1"},
+        {"model = a\nmodel = b", ":2: model is set a second time, after line 1"},
+        {"model =", ":1: model is '', expected a file or a name"},
+        {"numbers = 1",
+         ":1: there is no option 'numbers'; expected the long name of one in prog --help"},
+        {"--number = 1",
+         ":1: there is no option '--number'; expected the long name of one in prog --help"},
+        {"n = 1", ":1: there is no option 'n'; expected the long name of one in prog --help"},
+        {"flag", ":1: 'flag', expected name = value"},
+        {"flag = yes", ":1: flag is 'yes', expected true or false"},
+        {"flag =", ":1: flag is '', expected true or false"},
+        {"x = warm", ":1: x is 'warm', expected a number from 0 to 1"},
+        {"x = nan", ":1: x is 'nan', expected a number from 0 to 1"},
+        {"seed = -1", ":1: seed is '-1', expected a whole number from 0 to 2^64 - 1"},
+        {"kind = f64", ":1: kind is 'f64', expected one of f32|f16|f16-full"},
+        {"text =", ":1: text is '', expected TEXT"},
+        {"config = other", ":1: config: a file cannot name another one"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char *arg = NULL, want[512];
+        gem_error err;
+        write_config(cases[i].text, strlen(cases[i].text));
+        assert_int_equal(cli_config_read(&command, config_path(), &arg, &err), GEM_E_ARG);
+        snprintf(want, sizeof(want), "%s%s", config_path(), cases[i].sentence);
+        assert_string_equal(err.text, want);
+    }
+    char *arg = NULL;
+    gem_error err;
+    write_config("number = 1\0\n", 12);
+    assert_int_equal(cli_config_read(&command, config_path(), &arg, &err), GEM_E_ARG);
+    unlink(config_path());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_config_refusals),
         cmocka_unit_test(test_values_reach_their_fields),
         cmocka_unit_test(test_what_cannot_be_meant_is_usage),
         cmocka_unit_test(test_double_dash_ends_options),

@@ -2,6 +2,7 @@
 #include "cmd/cli/cli.h"
 
 #include "base/base.h"
+#include "cmd/cli/config.h"
 #include "cmd/cli/help.h"
 
 #include <ctype.h>
@@ -72,50 +73,59 @@ static bool parse_u64(const char *s, uint64_t *out)
     return errno == 0 && *end == 0;
 }
 
-/* Returns -1 when the value is good, otherwise the usage exit code. */
-static int set_value(const cli_command *c, const cli_option *o, const char *s)
+bool cli_set_value(const cli_option *o, const char *s, char needed[CLI_NEEDED])
 {
     char *end = NULL;
     bool ranged = o->min != 0 || o->max != 0;
     switch (o->kind) {
     case CLI_FLAG:
         *(bool *)o->value = true;
-        return -1;
+        return true;
     case CLI_TEXT:
+    case CLI_CONFIG:
         *(const char **)o->value = s;
-        return -1;
+        return true;
     case CLI_INT: {
         double lo = ranged ? o->min : INT32_MIN, hi = ranged ? o->max : INT32_MAX;
         errno = 0;
         long long v = strtoll(s, &end, 10);
-        if (errno || end == s || *end || (double)v < lo || (double)v > hi)
-            return cli_usage(c, "--%s %s: a whole number from %.0f to %.0f is needed", o->name, s,
-                             lo, hi);
+        snprintf(needed, CLI_NEEDED, "a whole number from %.0f to %.0f", lo, hi);
+        if (errno || end == s || *end || (double)v < lo || (double)v > hi) return false;
         *(int32_t *)o->value = (int32_t)v;
-        return -1;
+        return true;
     }
     case CLI_U64:
-        if (!parse_u64(s, o->value))
-            return cli_usage(c, "--%s %s: a whole number from 0 to 2^64 - 1 is needed", o->name, s);
-        return -1;
+        snprintf(needed, CLI_NEEDED, "a whole number from 0 to 2^64 - 1");
+        return parse_u64(s, o->value);
     case CLI_FLOAT: {
         errno = 0;
         float v = strtof(s, &end);
+        if (ranged)
+            snprintf(needed, CLI_NEEDED, "a number from %g to %g", o->min, o->max);
+        else
+            snprintf(needed, CLI_NEEDED, "a number");
         if (end == s || *end || !isfinite(v) || (ranged && (v < o->min || v > o->max)))
-            return ranged ? cli_usage(c, "--%s %s: a number from %g to %g is needed", o->name, s,
-                                      o->min, o->max)
-                          : cli_usage(c, "--%s %s: a number is needed", o->name, s);
+            return false;
         *(float *)o->value = v;
-        return -1;
+        return true;
     }
     case CLI_CHOICE: {
         int i = choice_index(o->arg, s);
-        if (i < 0) return cli_usage(c, "--%s %s: one of %s is needed", o->name, s, o->arg);
+        snprintf(needed, CLI_NEEDED, "one of %s", o->arg);
+        if (i < 0) return false;
         *(int *)o->value = i;
-        return -1;
+        return true;
     }
     }
-    return CLI_FAULT;
+    return false;
+}
+
+/* Returns -1 when the value is good, otherwise the usage exit code. */
+static int set_value(const cli_command *c, const cli_option *o, const char *s)
+{
+    char needed[CLI_NEEDED];
+    if (cli_set_value(o, s, needed)) return -1;
+    return cli_usage(c, "--%s %s: %s is needed", o->name, s, needed);
 }
 
 enum { MAX_OPTIONS = 64, OPT_BASE = 1000, OPT_HELP = 900, OPT_HELP_AS };
@@ -142,11 +152,34 @@ static int build_tables(const cli_command *c, struct option *longs, char *shorts
     return n;
 }
 
-int cli_parse(const cli_command *c, int argc, char **argv, char ***args, int *n_args)
+/* The file that the command line names, if the command has such an option; what is wrong on the
+ * command line is told when it is parsed. Returns -1 to go on. */
+static int read_config(const cli_command *c, int argc, char **argv, char **arg)
 {
     struct option longs[MAX_OPTIONS + 3];
     char shorts[2 * MAX_OPTIONS + 4];
+    const char *path = NULL;
+    gem_error err;
+    build_tables(c, longs, shorts);
+    opterr = 0;
+    optind = 0;
+    for (int ch; (ch = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+        if (ch == 'h' || ch == OPT_HELP || ch == OPT_HELP_AS || ch == ':' || ch == '?') return -1;
+        if (ch >= OPT_BASE && c->option[ch - OPT_BASE].kind == CLI_CONFIG) path = optarg;
+    }
+    if (!path || cli_config_read(c, path, arg, &err) == GEM_OK) return -1;
+    return cli_fail(c, &err);
+}
+
+int cli_parse(const cli_command *c, int argc, char **argv, char ***args, int *n_args)
+{
+    static char *config_arg[1];
+    struct option longs[MAX_OPTIONS + 3];
+    char shorts[2 * MAX_OPTIONS + 4];
     int n = build_tables(c, longs, shorts);
+    config_arg[0] = NULL;
+    int bad = read_config(c, argc, argv, config_arg);
+    if (bad >= 0) return bad;
     opterr = 0;
     optind = 0; /* start over: a program may parse twice (gem, then its subcommand) */
     for (int ch; (ch = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
@@ -177,6 +210,10 @@ int cli_parse(const cli_command *c, int argc, char **argv, char ***args, int *n_
     }
     *args = argv + optind;
     *n_args = argc - optind;
+    if (*n_args == 0 && config_arg[0]) {
+        *args = config_arg;
+        *n_args = 1;
+    }
     if (*n_args < c->min_args)
         return cli_usage(c, "%s is needed", *n_args == 0 ? c->args : "one more argument");
     if (*n_args > c->max_args)

@@ -22,12 +22,14 @@ enum {
 
 /* ---- options ---- */
 typedef enum cli_kind {
-    CLI_FLAG,  /* bool *: set to true */
-    CLI_TEXT,  /* const char **: borrowed from argv */
-    CLI_INT,   /* int32_t *, within [min, max] */
-    CLI_U64,   /* uint64_t * */
-    CLI_FLOAT, /* float *, within [min, max] */
-    CLI_CHOICE /* int *: index of the word in the list "a|b|c" given as `arg` */
+    CLI_FLAG,   /* bool *: set to true */
+    CLI_TEXT,   /* const char **: borrowed from argv */
+    CLI_INT,    /* int32_t *, within [min, max] */
+    CLI_U64,    /* uint64_t * */
+    CLI_FLOAT,  /* float *, within [min, max] */
+    CLI_CONFIG, /* const char **: a file of options, read before the command line (cli_config_read)
+                 */
+    CLI_CHOICE  /* int *: index of the word in the list "a|b|c" given as `arg` */
 } cli_kind;
 
 typedef struct cli_option {
@@ -54,6 +56,14 @@ typedef struct cli_command {
  * (help was printed, or the usage error was). Every command knows --help and -h, and for the makers
  * of documentation --help-as man|bash|zsh|fish. */
 int cli_parse(const cli_command *c, int argc, char **argv, char ***args, int *n_args);
+/* Options from a file, one `name = value` a line: names of the table without dashes, true or false
+ * for a flag, and `model` for the first positional argument. Blank lines and lines that begin with
+ * # are skipped. Nothing is set twice, nothing is unknown, every value is checked as on the command
+ * line; the sentence names file, line, key and what was expected. *arg: the model, or NULL; values
+ * live until the next call. cli_parse calls it for an option of kind CLI_CONFIG, so that what
+ * stands on the command line wins.
+ * errors  GEM_E_ARG; GEM_E_IO the file cannot be read */
+gem_status cli_config_read(const cli_command *c, const char *path, char **arg, gem_error *err);
 /* Help text of a command, as --help prints it. */
 void cli_help(const cli_command *c, FILE *out);
 

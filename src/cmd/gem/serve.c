@@ -8,7 +8,7 @@
 
 static struct {
     cli_model_flags model;
-    const char *host, *alias, *key_file, *allowed_hosts, *cors, *disk_cache;
+    const char *config, *host, *alias, *key_file, *allowed_hosts, *cors, *disk_cache;
     int32_t port, parallel, queue, connections, cached, chunk, max_body_mib, max_tokens, disk_mib;
     float drain, timeout;
     bool strict_model, no_slots, no_metrics, insecure;
@@ -29,6 +29,8 @@ static struct {
          .repeat_penalty = 1};
 
 static const cli_option options[] = {
+    {"config", 0, CLI_CONFIG, "FILE", &opt.config, 0, 0,
+     "read options from FILE, a 'name = value' a line; those given here win", NULL},
     {"host", 0, CLI_TEXT, "ADDRESS", &opt.host, 0, 0,
      "numeric address to listen on; default 127.0.0.1", NULL},
     {"port", 'p', CLI_INT, "N", &opt.port, 0, 65535,
@@ -87,14 +89,27 @@ const cli_command gem_serve_command = {
     .program = "gem serve",
     .args = "MODEL",
     .summary = "serve a model over HTTP, as OpenAI clients speak it",
-    .text = "Listens before the model is loaded; GET /health answers 200 when it is. SIGTERM or "
-            "Ctrl-C lets\n"
-            "running answers finish, a second one ends at once. The log goes to stderr. "
-            "docs/serving.md.\n"
-            "\n"
-            "  gem serve qwen2.5-coder-0.5b\n"
-            "  curl 127.0.0.1:8080/v1/chat/completions -d "
-            "'{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}'\n",
+    .text =
+        "Listens before the model is loaded; GET /health answers 200 when it is. SIGTERM or "
+        "Ctrl-C lets\n"
+        "running answers finish, a second one ends at once. The log goes to stderr. "
+        "docs/serving.md.\n"
+        "\n"
+        "--config FILE: each line is the long name of an option without dashes, '=', and its "
+        "value;\n"
+        "true or false for an option without value; model = MODEL for the argument. Blank lines "
+        "and\n"
+        "lines that begin with # are skipped. A name that is unknown or set twice, or a value "
+        "out of\n"
+        "range, is refused with file, line, name and what was expected.\n"
+        "\n"
+        "Exit codes: 0 ended by a signal, 2 options that cannot be meant, 3 no such model, no "
+        "memory for\n"
+        "it, or no such address.\n"
+        "\n"
+        "  gem serve qwen2.5-coder-0.5b\n"
+        "  curl 127.0.0.1:8080/v1/chat/completions -d "
+        "'{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}'\n",
     .min_args = 1,
     .max_args = 1,
     .option = options,
