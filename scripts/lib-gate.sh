@@ -146,6 +146,11 @@ stay_awake() { # stay_awake PID: until that process ends
     systemd-inhibit*) systemd-inhibit --what=idle:sleep --who=gem --why="a gate measures" tail --pid="$1" -f /dev/null & ;;
     esac
 }
+forget() { # forget PID: it has ended
+    local pid rest=()
+    for pid in ${children[@]+"${children[@]}"}; do [ "$pid" = "$1" ] || rest+=("$pid"); done
+    children=(${rest[@]+"${rest[@]}"})
+}
 # run_child COMMAND...: in the background, so that a signal ends this script at once. Its status.
 run_child() {
     local pid code=0
@@ -153,7 +158,7 @@ run_child() {
     pid=$!
     children+=("$pid")
     wait "$pid" || code=$?
-    children=()
+    forget "$pid"
     return "$code"
 }
 
@@ -196,6 +201,7 @@ monitor() {
         if [ "$code" -gt 1 ]; then echo "refused: host-monitor: a snapshot failed" >"$part/why"; fi
         if [ "$code" -gt 1 ] || [ "$streak" -ge "$failures" ]; then
             mv "$part/why" "$part/abort"
+            if [ "$2" = "$$" ]; then kill -USR1 "$$"; return 0; fi
             kill "$2" 2>/dev/null || true
             sleep 0.3
             kill "$2" 2>/dev/null || true # at once, whatever is running
@@ -212,4 +218,175 @@ aborted() {
     [ -e "$part/abort" ] || return 1
     cat "$part/abort" >&2
     say "$failures snapshots in a row broke the host policy"
+}
+
+# ---- operator gates ----
+# freeze SCHEMA VERSION PROGRAM_PATH... -- MEMBER...: digests of programs, sources and linkage, then the configuration.
+freeze() {
+    local schema=$1 version=$2 program programs=() root=$here/.. source
+    shift 2
+    while [ "$1" != -- ]; do programs+=("$1"); shift; done
+    shift
+    : >"$part/linkage.txt"
+    for program in "${programs[@]}"; do
+        printf '%s  %s\n' "$(sha256 "$program")" "${program##*/}" >>"$part/live-binary-sha256.txt"
+        { echo "${program##*/}:"; linkage_of "$program"; } >>"$part/linkage.txt"
+    done
+    [ -d "$root/src" ] || die 3 "$root holds no sources whose digest could be kept"
+    (cd "$root" && find src include CMakeLists.txt -type f -print0 | LC_ALL=C sort -z |
+        if command -v sha256sum >/dev/null; then xargs -0 sha256sum; else xargs -0 shasum -a 256; fi) >"$part/sources"
+    source=$(sha256 "$part/sources")
+    rm "$part/sources"
+    mapfile -t policy < <(host_policy_arguments)
+    gem_analyze document "$part/gate-config.json" "schema=$schema" "schema_version:=$version" "source_sha256=$source" \
+        "linkage_sha256=$(sha256 "$part/linkage.txt")" "$@" "${policy[@]}"
+}
+linkage_of() { # without the addresses, which differ in every run
+    if command -v otool >/dev/null; then otool -L "$1" | tail -n +2; else ldd "$1" 2>/dev/null | sed 's/ (0x[0-9a-f]*)$//' || echo static; fi
+}
+# still_frozen PROGRAM...: none was changed since.
+still_frozen() {
+    local program
+    for program; do
+        grep -qF "$(sha256 "$program")  ${program##*/}" "$part/live-binary-sha256.txt" || refuse binary "${program##*/} was changed since the run began"
+    done
+}
+# model_identity MODEL: sets model_sha.
+model_identity() {
+    model_sha=${GEM_MODEL_SHA256:-}
+    [ -z "$model_sha" ] || return 0
+    say_running "reading the model for its digest"
+    model_sha=$(sha256 "$1")
+}
+watcher=''
+# watch SUFFIX: preflight, then the monitor beside what follows. unwatch SUFFIX: its end, then the postflight.
+watch() {
+    preflight "$part/host-preflight$1.json" || exit 1
+    trap 'aborted && refused' USR1 # from the monitor
+    monitor "$part/host-monitor$1.ndjson" "$$" &
+    watcher=$!
+    children+=("$watcher")
+}
+unwatch() {
+    kill "$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+    forget "$watcher"
+    watcher=''
+    rm -f "$part/why"
+    preflight "$part/host-postflight$1.json" || { say "the host did not pass behind the measurement"; refused; }
+}
+# measure OUT COMMAND...: a tool's record; its status 1 (checked and it does not hold) is the judge's business.
+measure() {
+    local out=$1 code=0
+    shift
+    run_child "$tether" --starter "$$" -- "$@" >"$part/$out" || code=$?
+    [ "$code" -le 1 ] || die "$([ "$code" -eq 3 ] && echo 3 || echo 4)" "$(basename "$1") failed ($code)"
+}
+# refused: what was seen stays below refused/, and the folder is not used again.
+refused() {
+    local pid
+    for pid in ${children[@]+"${children[@]}"}; do kill "$pid" 2>/dev/null || true; done
+    mv "$part" "$dir/refused"
+    part=''
+    exit 1
+}
+# conclude JUDGE [OPTION...]: the report over what lies in $part; kept and sealed when it holds.
+conclude() {
+    local code=0 files
+    gem_analyze "$@" "$part" "$part/summary.json" || code=$?
+    [ "$code" -le 1 ] || die 4 "gem-analyze failed"
+    [ "$code" -eq 0 ] || refused
+    mapfile -t files < <(cd "$part" && find . -type f ! -name summary.json | sed 's/^\.\///')
+    keep "${files[@]}" summary.json
+    gate_seal
+    say_running "$(jq -r .verdict "$dir/summary.json"): $dir/summary.json"
+}
+# receipt OUT PROGRAM REASON: what a program that only some platforms have says, or why it says nothing.
+receipt() {
+    local code=0
+    if [ -x "$2" ]; then "$2" >"$part/$1" 2>"$part/why" || code=$?; else echo "$3" >"$part/why"; code=3; fi
+    if [ "$code" -ne 0 ]; then
+        gem_analyze document "$part/$1" schema=gem-gate-receipt/1 available:=false "reason=$(head -n 1 "$part/why")"
+    fi
+    rm -f "$part/why"
+}
+now_utc() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+
+# ---- profiles ----
+# profile_arguments ENDING ARGUMENT...: both forms of a profile-*.sh. Sets output, model and subject (the command to trace;
+# for a server everything but its port).
+profile_arguments() {
+    local ending=$1
+    shift
+    model=''
+    if [ $# -ge 3 ] && [ "$2" = -- ]; then
+        output=$1
+        shift 2
+        subject=("$@")
+    elif [ $# -eq 3 ]; then
+        output=$3 model=$2 profile_port=${GEM_PROFILE_PORT:-18080}
+        need_count GEM_PROFILE_PORT "$profile_port"
+        subject=("$1" serve "$2" --host 127.0.0.1 --port "$profile_port" --context 16384)
+    else
+        die 2 "BINARY MODEL OUTPUT.$ending, or OUTPUT.$ending -- COMMAND..., is needed; see --help"
+    fi
+    case $output in *."$ending") ;; *) die 2 "'$output' does not end in .$ending" ;; esac
+}
+profile_begin() { # checks what is to be traced; makes $part beside the output
+    command -v "${subject[0]}" >/dev/null || die 3 "${subject[0]}: no such program"
+    [ -z "$model" ] || [ -f "$model" ] || die 3 "$model: no such model"
+    [ ! -e "$output" ] && [ ! -e "$output.json" ] || refuse dirty "$output exists"
+    need_program tether gem-tether
+    model_sha=''
+    [ -z "$model" ] || model_identity "$model"
+    mkdir -p "$(dirname "$output")"
+    part=$(dirname "$output")/.part.$$.$RANDOM
+    mkdir "$part"
+    trap gate_cleanup EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    started=$(now_utc)
+}
+# traced TRACER...: the tracer with the subject behind it; a server gets its one request and is ended.
+traced() {
+    local code=0 n=0
+    if [ -z "$model" ]; then
+        run_child "$tether" --starter "$$" -- "$@" "${subject[@]}" >&2 || code=$?
+        return "$code"
+    fi
+    free_port "$profile_port"
+    "$tether" --starter "$$" -- "$@" "${subject[@]}" >&2 </dev/null &
+    server=$!
+    while [ "$(health "$profile_port")" != 200 ]; do
+        kill -0 "$server" 2>/dev/null || { wait "$server" || code=$?; server=''; return $((code ? code : 1)); }
+        pause 0.2
+        n=$((n + 1))
+        [ $((n % 100)) -ne 0 ] || say_running "waiting for the model to be loaded"
+    done
+    printf '%s' "${GEM_PROFILE_PROMPT:-Write one sentence about the sea.}" >"$part/prompt"
+    GEM_STREAM_MAX_TOKENS=64 run_child "$here/server-probe.sh" "http://127.0.0.1:$profile_port" "${model##*/}" "$part/prompt" "$part/request.json" || code=$?
+    # the server itself ends by SIGTERM, so that the tracer finishes its file
+    kill "$(child_of "$(child_of "$server")")" 2>/dev/null || kill "$server" 2>/dev/null || true
+    wait "$server" || true
+    server=''
+    return "$code"
+}
+child_of() { # the first child; the tracer below the tether, the server below the tracer. Else the process itself.
+    local pid
+    pid=$(ps -A -o pid= -o ppid= | awk -v p="$1" '$2 == p { print $1; exit }')
+    echo "${pid:-$1}"
+}
+# profile_end CODE MEMBER...: the trace under its name, and what it is of beside it.
+profile_end() {
+    local code=$1 commit
+    shift
+    [ -e "$part/trace" ] || { say "no trace was written"; [ "$code" -ne 0 ] || code=1; exit 1; }
+    commit=$("$here/../build/gem" --version 2>/dev/null || true)
+    gem_analyze document "$part/about.json" schema=gem-profile/1 "started=$started" "command=${subject[*]}" \
+        "program_sha256=$(sha256 "$(command -v "${subject[0]}")")" "model=$model" "model_sha256=$model_sha" "gem=$commit" \
+        "exit:=$code" "benchmark:=false" "$@"
+    mv "$part/trace" "$output"
+    mv "$part/about.json" "$output.json"
+    [ "$code" -eq 0 ] || die 1 "what was traced ended with $code; the trace is kept"
+    say_running "traced: $output"
 }

@@ -117,6 +117,7 @@ probe() {
         run_child "$here/server-stream-probe.sh" "http://127.0.0.1:$port" "${model##*/}" "$dir/prompt.txt" "$part/$2.sse" "$part/$2.json" || code=$?
     kill "$watcher" 2>/dev/null || true
     wait "$watcher" 2>/dev/null || true
+    forget "$watcher"
     if aborted; then attempt "$1" refused; exit 1; fi
     if [ "$code" -ne 0 ]; then attempt "$1" refused; refuse stream "sample $1: the request did not end well"; fi
 }

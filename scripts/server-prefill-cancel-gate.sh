@@ -63,11 +63,10 @@ gem_analyze document "$part/request.json" "model=${model##*/}" stream:=true stre
     "messages:@$part/messages.json"
 rm "$part/messages.json"
 
-server_pid() { ps -A -o pid= -o ppid= | awk -v p="$server" '$2 == p { print $1; exit }'; }
 microseconds() { printf '%s' $((${EPOCHREALTIME//[!0-9]/} - $1)); }
 
 start_server "$part/server.log" "$port" "$model" --context "$context" --kv-type "$kv"
-before=$(server_pid)
+before=$(child_of "$server")
 say_running "cancelling a prompt of $tokens tokens after $after s"
 code=0
 run_child curl -N -sS --max-time "$after" -H 'Content-Type: application/json' -H 'Accept: text/event-stream' \
@@ -95,7 +94,7 @@ if [ -n "$recovered_us" ]; then
     GEM_STREAM_MAX_TOKENS=16 run_child "$here/server-stream-probe.sh" "http://127.0.0.1:$port" "${model##*/}" \
         "$part/second-prompt.txt" "$part/second.sse" "$part/second.json" || say "the second request did not end well"
 fi
-now=$(server_pid)
+now=$(child_of "$server")
 gem_analyze document "$part/recovery.json" schema=gem-cancel-recovery/1 "health_status:=$((10#${answered:-0}))" \
     "health_seconds:=$(awk -v u="${health_us:-null}" 'BEGIN { if (u == "null") print u; else printf "%.6f", u / 1e6 }')" \
     "recovery_seconds:=$(awk -v u="${recovered_us:-null}" 'BEGIN { if (u == "null") print u; else printf "%.6f", u / 1e6 }')" \
