@@ -38,6 +38,14 @@ bool bench_shape_names(char *out, size_t size)
     return true;
 }
 
+static gem_status choose(void *user, gem_error *err)
+{
+    bench_attention_route *a = user;
+    (void)err;
+    a->ran = bench_choose_route(a->bench->op.ops, a->bench->op.be, a->route);
+    return GEM_OK;
+}
+
 static gem_status dispatch(void *user, gem_error *err)
 {
     bench_attention_route *a = user;
@@ -75,10 +83,11 @@ gem_status bench_attention_run(bench_attention_bench *b, gem_error *err)
 {
     for (size_t i = 0; i < b->n_routes; i++) {
         bench_attention_route *a = &b->arm[i];
-        *a = (bench_attention_route){.bench = b, .route = b->route[i], .same = true};
+        *a = (bench_attention_route){.bench = b, .route = b->route[i], .ran = "", .same = true};
         a->sample = calloc((size_t)b->repetitions, sizeof(*a->sample));
         if (!a->sample) return gem_fail(err, GEM_E_NOMEM, "no memory for the samples");
         b->timed[i] = (bench_arm){.name = a->route->name,
+                                  .prepare = choose,
                                   .run = dispatch,
                                   .finish = keep,
                                   .user = a,
@@ -165,6 +174,11 @@ json_t *bench_dispatches_json(const bench_attention_bench *b)
                                               "end_ns", (json_int_t)(d->end_ns - first),
                                               "device_ns", (json_int_t)d->device_ns));
     }
+}
+
+bool bench_attention_identical(const bench_attention_bench *b)
+{
+    return b->n_routes == 2 && strcmp(b->arm[0].ran, b->arm[1].ran) == 0;
 }
 
 bool bench_attention_deterministic(const bench_attention_bench *b)

@@ -29,6 +29,7 @@ typedef struct bench_dispatch {
 typedef struct bench_attention_route {
     struct bench_attention_bench *bench;
     const gem_route *route;
+    const char *ran;        /* the code it led to; static */
     bench_dispatch *sample; /* owned, [repetitions] */
     size_t n;
     bench_dispatch last;
@@ -64,6 +65,8 @@ json_t *bench_part_json(const bench_attention_bench *b, size_t route, bench_disp
 /* Every run: {"variant", "round", "start_ns", "end_ns", "device_ns"} from the first start on, in
  * order of time. */
 json_t *bench_dispatches_json(const bench_attention_bench *b);
+/* Two routes that led to the same code. */
+bool bench_attention_identical(const bench_attention_bench *b);
 bool bench_attention_deterministic(const bench_attention_bench *b);
 /* {"samples_ns", "time_ns"} of n values. */
 json_t *bench_samples_json(const double *x, size_t n);

@@ -77,5 +77,8 @@ json_t *bench_route_json(const gem_route *r, const char *ran);
  * as from ops->config, borrowed. */
 const char *bench_route_ran(const json_t *config, const char *op, int32_t rows);
 json_t *bench_operator_config(const bench_operator *o); /* new reference */
+/* Take a route in the runs to come: the code it leads to, "" where the backend has one way for
+ * everything. */
+const char *bench_choose_route(const gem_backend_ops *ops, gem_backend *be, const gem_route *r);
 
 #endif

@@ -88,10 +88,11 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
         "{s:s, s:s, s:s, s:o, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:s, s:s, s:i, s:s, s:I}, s:o}",
         "schema", "gem-decode-attention-profile/1", "shape", s->name, "kernel", r->name, "selector",
         r->selector ? json_integer(r->selector) : json_null(), "route", form ? form : ran,
-        "kernel_route", bench_route_json(r, ran), "parameters", "tokens", (int)opt.tokens,
-        "iterations", (int)opt.iterations, "repetitions", (int)opt.repetitions, "warmup",
-        (int)opt.warmup, "backend", b->op.ops->name, "isa", b->op.isa, "threads", b->op.n_threads,
-        "kv_type", opt.kv_type ? "f16" : "f32", "seed", (json_int_t)opt.seed, "geometry", geometry);
+        "kernel_route", bench_route_json(r, *b->arm[0].ran ? b->arm[0].ran : ran), "parameters",
+        "tokens", (int)opt.tokens, "iterations", (int)opt.iterations, "repetitions",
+        (int)opt.repetitions, "warmup", (int)opt.warmup, "backend", b->op.ops->name, "isa",
+        b->op.isa, "threads", b->op.n_threads, "kv_type", opt.kv_type ? "f16" : "f32", "seed",
+        (json_int_t)opt.seed, "geometry", geometry);
     if (!doc) return NULL;
     json_object_update_new(
         doc,

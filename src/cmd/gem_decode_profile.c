@@ -89,6 +89,7 @@ typedef struct profile {
     step *profiled, *production; /* [repetitions] */
     size_t n_profiled, n_production;
     step last;
+    const char *ran; /* the code the route led to; static */
     char digest[65];
     bool same;
 } profile;
@@ -265,8 +266,9 @@ static json_t *record(const profile *p, const char *digest, const char *path, js
     gem_model_info info;
     const gem_route *r = gem_route_find("decode-attention", opt.kernel);
     json_t *order = json_array(), *prefix = bench_prefix_json(&p->prefix, path, digest);
-    const char *ran = bench_route_ran(json_object_get(json_object_get(prefix, "config"), "backend_config"),
-                                      "decode-attention", opt.rows);
+    const char *ran =
+        bench_route_ran(json_object_get(json_object_get(prefix, "config"), "backend_config"),
+                        "decode-attention", opt.rows);
     gem_model_get_info(p->prefix.model, &info);
     for (size_t i = 0; i < p->plan.n_order; i++)
         json_array_append_new(order, json_string(p->plan.order[i]));
@@ -275,11 +277,11 @@ static json_t *record(const profile *p, const char *digest, const char *path, js
         "s:o, s:b, s:s, s:o, s:{s:b, s:s}}",
         "schema", "gem-decode-profile/1", "selector",
         r->selector ? json_integer(r->selector) : json_null(), "attention_kernel", r->name,
-        "attention_route", bench_route_json(r, ran), "parameters", "context", (int)info.n_ctx,
-        "position", (int)opt.position, "rows", (int)opt.rows, "repetitions", (int)opt.repetitions,
-        "warmups", (int)opt.warmups, "seed_prefix", opt.seed_prefix, "attention_kernel", r->name,
-        "backend", info.backend, "isa", info.isa, "threads", info.n_threads, "kv_type",
-        cli_kv_type_names[opt.model.kv_type], "step",
+        "attention_route", bench_route_json(r, *p->ran ? p->ran : ran), "parameters", "context",
+        (int)info.n_ctx, "position", (int)opt.position, "rows", (int)opt.rows, "repetitions",
+        (int)opt.repetitions, "warmups", (int)opt.warmups, "seed_prefix", opt.seed_prefix,
+        "attention_kernel", r->name, "backend", info.backend, "isa", info.isa, "threads",
+        info.n_threads, "kv_type", cli_kv_type_names[opt.model.kv_type], "step",
         series(p->profiled, p->n_profiled, offsetof(step, wall_ns)), "stages", stages_json(p),
         "order", order, "deterministic", p->same, "logits_sha256", p->digest, "host", host,
         "promotion", "eligible", 0, "reason",
@@ -318,6 +320,8 @@ static gem_status measure(profile *p, const char *path, gem_error *err)
     if (!bench_stages_of(&p->prefix.model->plan, p->stage))
         return gem_fail(err, GEM_E_UNSUPPORTED,
                         "the layers of this family are not made of the nine stages");
+    p->ran = bench_choose_route(p->prefix.model->ops, p->prefix.model->be,
+                                gem_route_find("decode-attention", opt.kernel));
     p->arm[0] = (bench_arm){.name = "profiled",
                             .prepare = rewind_prefix,
                             .run = run_profiled,

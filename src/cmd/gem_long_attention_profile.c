@@ -95,17 +95,17 @@ static bool choose_routes(bench_attention_bench *b)
     return b->n_routes == 1;
 }
 
-static json_t *arms_json(const bench_attention_bench *b, const char *ran)
+static json_t *arms_json(const bench_attention_bench *b, const char *one_way)
 {
     json_t *arms = json_array();
     for (size_t i = 0; i < b->n_routes; i++) {
         const gem_route *r = b->arm[i].route;
         json_t *arm = bench_part_json(b, i, bench_part_device);
-        json_object_update_new(arm, json_pack("{s:s, s:o, s:o, s:s, s:b}", "variant", r->name,
-                                              "selector",
-                                              r->selector ? json_integer(r->selector) : json_null(),
-                                              "route", bench_route_json(r, ran), "output_sha256",
-                                              b->arm[i].digest, "deterministic", b->arm[i].same));
+        json_object_update_new(
+            arm, json_pack("{s:s, s:o, s:o, s:s, s:b}", "variant", r->name, "selector",
+                           r->selector ? json_integer(r->selector) : json_null(), "route",
+                           bench_route_json(r, *b->arm[i].ran ? b->arm[i].ran : one_way),
+                           "output_sha256", b->arm[i].digest, "deterministic", b->arm[i].same));
         json_array_append_new(arms, arm);
     }
     return arms;
@@ -130,15 +130,17 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
         opt.seed_prefix ? "seeded-kv" : "zero-filled", "prefix_builds", 0);
     if (!doc) return NULL;
     json_object_update_new(
-        doc, json_pack("{s:o, s:o, s:o, s:b, s:s, s:b, s:b, s:o, s:o, s:{s:b, s:s}}", "arms",
-                       arms_json(b, ran), "order", order, "timestamps", bench_dispatches_json(b),
-                       "arms_identical", b->n_routes == 2, "arms_note",
-                       b->n_routes == 2 ? "this backend has one route for prefill attention: both "
-                                          "arms ran the same code and differ in nothing"
-                                        : "one arm",
-                       "deterministic", bench_attention_deterministic(b), "capture", 0, "host",
-                       host, "config", config, "promotion", "eligible", 0, "reason",
-                       "an operator screen can never promote a route"));
+        doc,
+        json_pack("{s:o, s:o, s:o, s:b, s:s, s:b, s:b, s:o, s:o, s:{s:b, s:s}}", "arms",
+                  arms_json(b, ran), "order", order, "timestamps", bench_dispatches_json(b),
+                  "arms_identical", bench_attention_identical(b), "arms_note",
+                  b->n_routes < 2 ? "one arm"
+                  : bench_attention_identical(b)
+                      ? "on this backend both routes are the same code: the arms differ in nothing"
+                      : "two routes that are other code",
+                  "deterministic", bench_attention_deterministic(b), "capture", 0, "host", host,
+                  "config", config, "promotion", "eligible", 0, "reason",
+                  "an operator screen can never promote a route"));
     return doc;
 }
 

@@ -53,6 +53,7 @@ typedef struct arm {
     const char *name;
     int selector;           /* 0: none */
     const gem_route *route; /* NULL: rowwise or batched */
+    const char *ran;        /* the code it led to; static */
     bool rowwise;
     float *logits;   /* owned, of the first run */
     json_t *digests; /* owned */
@@ -92,6 +93,8 @@ static bool on_run(void *user, const char *name, int round, uint64_t ns)
 static gem_status prepare(void *user, gem_error *err)
 {
     arm *a = user;
+    const gem_model *m = a->trial->prefix.model;
+    if (a->route) a->ran = bench_choose_route(m->ops, m->be, a->route);
     return bench_prefix_rewind(&a->trial->prefix, err);
 }
 
@@ -140,14 +143,14 @@ static json_t *ids(const size_t *id, size_t n)
     return list;
 }
 
-static json_t *arm_json(const trial *t, int i, const char *ran, const size_t *top, size_t n_top)
+static json_t *arm_json(const trial *t, int i, const char *one_way, const size_t *top, size_t n_top)
 {
     const arm *a = &t->arm[i];
     json_t *j = bench_arm_json(&t->timed[i]);
     json_object_update_new(
         j, json_pack("{s:o, s:o, s:o, s:b, s:s, s:o, s:o}", "selector",
                      a->selector ? json_integer(a->selector) : json_null(), "route",
-                     a->route ? bench_route_json(a->route, ran)
+                     a->route ? bench_route_json(a->route, *a->ran ? a->ran : one_way)
                               : json_pack("{s:s, s:s}", "name", a->name, "ran",
                                           a->rowwise ? "one row a pass" : "all rows in one pass"),
                      "logits_sha256", json_incref(a->digests), "bit_identical_repeats", a->same,
@@ -210,6 +213,7 @@ static json_t *record(const trial *t, const char *path, const char *digest, json
     const char *ran =
         bench_route_ran(json_object_get(json_object_get(prefix, "config"), "backend_config"),
                         "prefill-attention", opt.rows);
+    bool identical = a[0].route && strcmp(a[0].ran, a[1].ran) == 0;
     gem_model_get_info(t->prefix.model, &info);
     ev_logits_compare(&d, a[1].logits, a[0].logits, (size_t)t->prefix.model->plan.n_vocab);
     json_t *doc = json_pack(
@@ -222,10 +226,10 @@ static json_t *record(const trial *t, const char *path, const char *digest, json
         info.n_threads, "kv_type", cli_kv_type_names[opt.model.kv_type], "candidate_name",
         a[1].name, "baseline", arm_json(t, 0, ran, d.top_reference, d.finite ? d.n_top : 0),
         "candidate", arm_json(t, 1, ran, d.top_ours, d.finite ? d.n_top : 0), "order",
-        order_json(t), "arms_identical", a[0].route != NULL, "arms_note",
-        a[0].route ? "this backend has one route for prefill attention: both arms ran the same "
-                     "code and differ in nothing"
-                   : "rows one by one, and together",
+        order_json(t), "arms_identical", identical, "arms_note",
+        identical    ? "on this backend both routes are the same code: the arms differ in nothing"
+        : a[0].route ? "two routes that are other code"
+                     : "rows one by one, and together",
         "host", host);
     if (!doc) return NULL;
     json_object_update_new(
@@ -256,8 +260,12 @@ static bool choose_arms(trial *t)
         const int selector[2] = {candidates[i].baseline, candidates[i].candidate};
         for (int k = 0; k < 2; k++) {
             const gem_route *r = gem_route_by_selector("prefill-attention", selector[k]);
-            t->arm[k] = (arm){
-                .trial = t, .name = r->name, .selector = selector[k], .route = r, .same = true};
+            t->arm[k] = (arm){.trial = t,
+                              .name = r->name,
+                              .selector = selector[k],
+                              .route = r,
+                              .ran = "",
+                              .same = true};
         }
         return true;
     }

@@ -23,6 +23,11 @@ same "one code, and that is said" "$(json pair.json '[.arms_identical, (.arms | 
     unique | length), .deterministic]')" '[true,1,1,true]'
 same "seed" "$(json pair.json '[.seed_prefix, .prefix_mode, .prefix_builds, .promotion.eligible, .capture]')" \
     '[true,"seeded-kv",0,false,false]'
+makes bq8.json 0 "two routes that differ here" "$bin/gem-long-attention-profile" --shape tiny --position 992 --rows 32 \
+    --repetitions 4 --warmup 1 --seed-prefix --variant compare-bq8
+same "other code, the same bits" "$(json bq8.json '[.arms_identical, (.arms | map(.route.ran) | unique | length),
+    (.arms | map(.output_sha256) | unique | length), (.arms | map(.selector))]')" '[false,2,1,[22,19]]'
+same "one row at a time is the same" "$(json bq8.json '.arms[0].output_sha256')" "$(json pair.json '.arms[0].output_sha256')"
 makes zero.json 0 "zero-filled" "$bin/gem-long-attention-profile" --shape tiny --position 992 --rows 32 --repetitions 3 --warmup 1 \
     --variant online-row4
 same "no seed" "$(json zero.json '[.seed_prefix, .prefix_mode, .arms_identical, .arms[0].variant]')" '[false,"zero-filled",false,"online-row4"]'

@@ -72,7 +72,8 @@ same "selectors" "$(json bk128.json '[.baseline.selector, .candidate.selector, .
 same "logits" "$(json bk128.json '.logits | [.same_argmax, .same_top10_order, .correlation >= 0.9999, .nmse <= 1e-4]')" '[true,true,true,true]'
 same "no difference is claimed" "$(json bk128.json '[.arms_identical, .promotion.eligible, .metrics.degrees_of_freedom]')" '[true,false,2]'
 GEM_LONG_PREFIX_CANDIDATE=bq8 makes bq8.json 0 "22 and 19" "$bin/gem-long-prefix-ab" "$model" 8 3 "${one[@]}" --rows 4 --no-progress
-same "selectors" "$(json bq8.json '[.baseline.selector, .candidate.selector]')" '[22,19]'
+same "selectors of other code, the same bits" "$(json bq8.json '[.baseline.selector, .candidate.selector, .arms_identical,
+    .logits.bit_identical]')" '[22,19,false,true]'
 GEM_LONG_PREFIX_CANDIDATE=bk256 expect 2 "no such candidate" "$bin/gem-long-prefix-ab" "$model" 8 3
 has "the candidates there are" "$tmp/err" "bq8, bk128"
 expect 2 "a position that is none" "$bin/gem-long-prefix-ab" "$model" 8k 3

@@ -151,6 +151,33 @@ static void test_seeded_past_is_the_same_past(void **state)
     free(first);
 }
 
+/* Routes of attention change what a pass shares, never a bit; names that lead nowhere else lead to
+ * production. */
+static void test_routes_change_no_bit(void **state)
+{
+    static const char *const names[] = {"bq8-bk64", "online-row2", "online-row4", "bq8-bk128"};
+    const tiny t = tiny_gemma4();
+    world w;
+    const char *production = NULL, *ran;
+    (void)state;
+    open_world(&w, &t, 2, 64);
+    fill(&w, 150);
+    size_t n = (size_t)w.m->plan.n_vocab * ROWS;
+    float *first = malloc(n * sizeof(*first)), *x = malloc(n * sizeof(*x));
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        w.m->ops->choose_route(w.m->be, gem_route_find("prefill-attention", names[i]), &ran);
+        if (i == 0) production = ran;
+        assert_int_equal(strcmp(ran, production) != 0, i == 1 || i == 2);
+        rows_of(&w, NULL, i ? x : first);
+        if (i) assert_memory_equal(first, x, n * sizeof(*x));
+    }
+    w.m->ops->choose_route(w.m->be, gem_route_find("decode-attention", "dim32"), &ran);
+    assert_string_equal(ran, production);
+    free(first);
+    free(x);
+    close_world(&w);
+}
+
 static void test_other_seed_is_another_past(void **state)
 {
     const tiny t = tiny_gemma3();
@@ -297,6 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_traced_run_is_the_ordinary_run),
         cmocka_unit_test(test_seeded_past_is_the_same_past),
+        cmocka_unit_test(test_routes_change_no_bit),
         cmocka_unit_test(test_other_seed_is_another_past),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_nine_stages),

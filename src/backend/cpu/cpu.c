@@ -311,9 +311,9 @@ static json_t *config_cpu(const gem_backend *be)
         "cpu", "isa", be->k.isa, "threads", be->n_threads, "numerics",
         be->opt.exact ? "exact: f32 activations" : "fast: 8-bit activations, blocks of 32",
         "weight_layout", layout, "routes", "linear", "panels of 16 rows", "attention",
-        "flash, f32 scores of 64 keys, chunks of 512", "attention_form", "flash-chunks",
-        "prefill_tile_rows", (int)be->opt.n_batch, "key_tile", GEM_PAGE, "key_chunk", GEM_CHUNK,
-        "weights_bytes", (json_int_t)be->arena_bytes, "workspace_bytes",
+        gem_cpu_attention, "attention_form", "flash-chunks", "prefill_tile_rows",
+        (int)be->opt.n_batch, "key_tile", GEM_PAGE, "key_chunk", GEM_CHUNK, "weights_bytes",
+        (json_int_t)be->arena_bytes, "workspace_bytes",
         (json_int_t)(be->work_bytes + be->work_bytes_apart), "decode_weight_bytes",
         (json_int_t)be->decode_bytes, "same_bits_across_batches_and_threads", 1);
 }
@@ -325,6 +325,7 @@ const gem_backend_ops gem_backend_cpu = {
     .run = gem_cpu_run,
     .run_traced = gem_cpu_run_traced,
     .seed_kv = gem_cpu_seed_kv,
+    .choose_route = gem_cpu_choose_route,
     .copy_page = copy_page,
     .read_kv = read_kv,
     .read_page = read_page,

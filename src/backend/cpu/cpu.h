@@ -93,7 +93,8 @@ struct gem_backend {
 
     /* of the run in hand */
     const gem_batch *batch;
-    gem_trace *trace;            /* borrowed; NULL: not a traced run */
+    gem_trace *trace; /* borrowed; NULL: not a traced run */
+    int query_rows;   /* most tokens of a sequence in one pass of attention; 0: as many as fit */
     int32_t *pos, *seq, *row_of; /* [n_batch]; after the last append: of the wanted rows only */
     int32_t n_wanted, n_logits;  /* rows that want anything; that want logits */
     float *hidden;               /* [n_batch][d_model]; plans with a draft_op */
@@ -171,6 +172,8 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
 gem_status gem_cpu_run_traced(gem_backend *be, const gem_batch *b, const float **logits,
                               gem_trace *trace, gem_error *err);
 gem_status gem_cpu_seed_kv(gem_backend *be, uint64_t seed, gem_error *err);
+void gem_cpu_choose_route(gem_backend *be, const struct gem_route *route, const char **ran);
+extern const char gem_cpu_attention[]; /* what the configuration calls attention */
 /* Inside the region, by thread 0 behind an op's last barrier. */
 void gem_cpu_trace_op(gem_backend *be, size_t op, uint64_t *last);
 

@@ -390,6 +390,7 @@ static void attend(pass *p, const gem_op *op, gem_range *range)
         attend_split(p, op);
     } else {
         int max_tokens = GEM_MAX(1, GEM_ATTEND_ROWS / group);
+        if (be->query_rows) max_tokens = GEM_MIN(max_tokens, be->query_rows);
         if (p->n < max_tokens * be->n_threads) max_tokens = GEM_MAX(1, (int)(p->n / be->n_threads));
         int64_t lo, hi;
         int victim = p->tid;

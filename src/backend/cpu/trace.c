@@ -1,6 +1,7 @@
 /* trace.c - what profiles ask of the CPU backend: time stamps of a run, and a KV cache full of
  * finite values that nobody had to compute. */
 #include "backend/cpu/cpu.h"
+#include "backend/routes.h"
 
 #include <stdlib.h>
 
@@ -95,4 +96,35 @@ gem_status gem_cpu_seed_kv(gem_backend *be, uint64_t seed, gem_error *err)
     gem_team_run(be->team, seed_part, &job);
     free(f32);
     return GEM_OK;
+}
+
+/* ---- routes ---- */
+
+const char gem_cpu_attention[] = "flash, f32 scores of 64 keys, chunks of 512";
+static const char two_rows[] =
+    "flash, f32 scores of 64 keys, chunks of 512, two query tokens a pass";
+static const char four_rows[] =
+    "flash, f32 scores of 64 keys, chunks of 512, four query tokens a pass";
+
+/* Some layer has passes of more tokens than this. */
+static bool limits(const gem_plan *p, int tokens)
+{
+    for (size_t i = 0; i < p->n_ops; i++) {
+        if (p->op[i].kind != GEM_OP_ATTEND) continue;
+        int group = p->op[i].attend.n_heads / p->layer[p->op[i].layer].n_kv_heads;
+        if (GEM_ATTEND_ROWS / group > tokens) return true;
+    }
+    return false;
+}
+
+/* The bits do not change: a row's result does not depend on the rows beside it. */
+void gem_cpu_choose_route(gem_backend *be, const gem_route *route, const char **ran)
+{
+    int rows = !strcmp(route->name, "online-row2")   ? 2
+               : !strcmp(route->name, "online-row4") ? 4
+                                                     : 0;
+    *ran = !strcmp(route->op, "linear") ? "panels of 16 rows" : gem_cpu_attention;
+    if (strcmp(route->op, "prefill-attention") != 0) return;
+    be->query_rows = rows;
+    if (rows && limits(be->plan, rows)) *ran = rows == 2 ? two_rows : four_rows;
 }
