@@ -86,6 +86,10 @@ typedef struct gem_model_options {
      * that going back far runs few tokens again; 0: 1 GiB; -1: none. Never more than one state in
      * 64 positions of n_ctx and n_sessions. */
     int64_t state_bytes;
+    /* Most memory that opening may plan for, in bytes: weights, keys and values, recurrent states and
+     * workspace of the CPU backend, counted before any of it is taken. More gives GEM_E_NOMEM with
+     * the numbers. 0: no limit. Pages of the file that stay mapped do not count. */
+    uint64_t max_bytes;
     bool exact;      /* f32 activations against exactly dequantised weights (slow, for oracles) */
     bool no_repack;  /* keep weights as mapped in the file instead of repacking them */
     bool drafter;    /* keep the drafter that the file brings, for speculation; GEM_E_UNSUPPORTED

@@ -33,6 +33,7 @@ typedef struct gem_backend_options {
     int32_t n_logits;     /* most rows of one run that want logits */
     int32_t n_ctx;        /* most positions of a sequence */
     bool exact, no_repack;
+    uint64_t max_bytes;      /* gem_model_options; 0: no limit */
     const gem_kv_pool *pool; /* [n_pools] */
     int n_pools;
     const int *layer_pool; /* [plan->n_layers]; -1: the layer keeps no KV pages */

@@ -87,6 +87,12 @@ gem_status gem_file_read(const char *path, size_t max_bytes, char **data, size_t
 /* Write through a temporary name in the same folder and rename: never half a file. */
 gem_status gem_file_write_atomic(const char *path, const void *data, size_t len, gem_error *err);
 
+/* Bytes this process may still take without pushing others out or being killed: what the system
+ * calls available, and what every memory cgroup above the process leaves, its page cache counted as
+ * free. root: "" for this machine, or a folder with its /proc and /sys (tests). UINT64_MAX when
+ * nothing is known. */
+uint64_t gem_memory_available(const char *root);
+
 /* Cores this process may use: affinity mask, capped by the cgroup CPU quota; at least 1. */
 int gem_cpu_count(void);
 

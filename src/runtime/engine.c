@@ -158,6 +158,7 @@ static gem_status open_backend(gem_model *m, const gem_model_options *o, gem_err
         .n_ctx = m->n_ctx,
         .exact = o->exact,
         .no_repack = o->no_repack,
+        .max_bytes = o->max_bytes,
         .pool = m->layout.pool,
         .n_pools = m->layout.n_pools,
         .layer_pool = m->layout.layer_pool,

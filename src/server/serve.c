@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum { DEFAULT_CTX = 16384, WATCH_MS = 200 };
+enum { RESERVE_BYTES = 64 << 20 }; /* connections, buffers, prompts */
 
 typedef struct life {
     gem_server s;
@@ -111,6 +112,24 @@ static void on_progress(void *user, double done)
     atomic_store(&s->loaded_permille, (int)(done * 1000));
 }
 
+/* What the model may plan for: all there is, but for the server's own needs. */
+static uint64_t memory_for_model(void)
+{
+    uint64_t all = gem_memory_available("");
+    return all == UINT64_MAX ? 0 : all > RESERVE_BYTES ? all - RESERVE_BYTES : 1;
+}
+
+/* Better a sentence than the system's killer half a day later. */
+static void advise(const gem_server *s, gem_error *err)
+{
+    char why[sizeof(err->text)];
+    memcpy(why, err->text, sizeof(why));
+    gem_fail(err, GEM_E_NOMEM,
+             "%.300s; a smaller --context (%d), --parallel (%d) or --cached (%d) or --kv-type f16 "
+             "needs less, and --no-memory-check loads all the same",
+             why, s->opt.model.n_ctx, s->opt.n_parallel, s->opt.n_cached);
+}
+
 static void *engine_main(void *arg)
 {
     gem_server *s = &((life *)arg)->s;
@@ -118,7 +137,9 @@ static void *engine_main(void *arg)
     gem_model_options mo = s->opt.model;
     mo.progress = on_progress;
     mo.progress_user = s;
+    if (!s->opt.no_memory_check) mo.max_bytes = memory_for_model();
     gem_status st = gem_model_open(&s->model, s->opt.model_path, &mo, &err);
+    if (st == GEM_E_NOMEM) advise(s, &err);
     if (st == GEM_OK) {
         gem_model_get_info(s->model, &s->info);
         st = gem_manifest_digest(s->model->file, s->manifest_sha256, &err);

@@ -1,5 +1,7 @@
 """Endpoints, loading, shutdown: what a client meets before it asks anything."""
 import json
+import os
+import re
 import subprocess
 import time
 
@@ -150,3 +152,13 @@ def test_port_taken_and_bad_model(server, tiny, tmp_path):
     assert run.returncode == 1
     run = subprocess.run([BIN + "/gem", "serve", tiny, "--port", "0", "--host", "0.0.0.0"], capture_output=True, text=True, timeout=30)
     assert run.returncode == 2 and "--insecure" in run.stderr
+
+
+def test_a_model_that_does_not_fit_is_refused(tiny):
+    """The forecast says so before the load, with the numbers, and the server ends with exit code 3."""
+    p = subprocess.run([os.path.join(BIN, "gem"), "serve", tiny, "--port", "0", "--context", "1000000", "--parallel", "64", "--cached", "1024"],
+                       stderr=subprocess.PIPE, text=True, timeout=60)
+    assert p.returncode == 3
+    m = re.search(r"(\d+) MiB of memory are needed \(weights \d+, keys and values (\d+), recurrent states 0, workspace \d+\) and there are (\d+); "
+                  r"a smaller --context \(1000000\), --parallel \(64\) or --cached \(1024\) or --kv-type f16 needs less", p.stderr)
+    assert m and int(m.group(1)) > int(m.group(3)) and int(m.group(1)) >= int(m.group(2)), p.stderr

@@ -152,6 +152,35 @@ static void take_work(gem_backend *be)
     }
 }
 
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+gem_status gem_cpu_forecast(gem_backend *be, gem_error *err)
+{
+    uint64_t weights = gem_cpu_weights_bytes(be), kv = 0, states = gem_cpu_recurrent_bytes(be);
+    uint8_t *work = be->work; /* vectors are in there */
+    size_t bytes = be->work_bytes, used = be->work_used;
+    if (!be->opt.max_bytes) return GEM_OK;
+    be->work = NULL;
+    be->work_bytes = be->work_used = 0;
+    take_work(be); /* counts */
+    uint64_t work_bytes = be->work_used + bytes;
+    be->work = work;
+    be->work_bytes = bytes;
+    be->work_used = used;
+    for (int i = 0; i < be->opt.n_pools; i++)
+        kv += (uint64_t)be->opt.pool[i].n_pages * gem_kv_page_bytes(&be->opt.pool[i]);
+    uint64_t all = weights + kv + states + work_bytes;
+    if (all <= be->opt.max_bytes) return GEM_OK;
+    return gem_fail(err, GEM_E_NOMEM,
+                    "%.0f MiB of memory are needed (weights %.0f, keys and values %.0f, recurrent "
+                    "states %.0f, workspace %.0f) and there are %.0f",
+                    mib(all), mib(weights), mib(kv), mib(states), mib(work_bytes),
+                    mib(be->opt.max_bytes));
+}
+
 static gem_status take_pools(gem_backend *be, gem_error *err)
 {
     size_t n = (size_t)be->opt.n_pools;

@@ -156,6 +156,11 @@ void *gem_cpu_map(size_t bytes);
 /* Take zeroed, 64-byte aligned memory from the work mapping (sized by a dry first pass). */
 void *gem_cpu_take(gem_backend *be, size_t bytes);
 gem_status gem_cpu_load_weights(gem_backend *be, gem_error *err);
+/* Before weights are loaded, when it is known which: GEM_E_NOMEM when all that this backend will
+ * take is more than opt.max_bytes. */
+gem_status gem_cpu_forecast(gem_backend *be, gem_error *err);
+uint64_t gem_cpu_weights_bytes(const gem_backend *be);   /* 0: they stay mapped */
+uint64_t gem_cpu_recurrent_bytes(const gem_backend *be); /* states and tapes */
 /* The recurrent ops, delta.c. check: shapes; begin: the rows of be->batch by sequence, GEM_E_ARG
  * when positions, slots or tapes do not fit. */
 gem_status gem_cpu_recurrent_check(const gem_plan *p, gem_error *err);

@@ -139,6 +139,15 @@ gem_status gem_cpu_recurrent_open(gem_backend *be, gem_error *err)
     return GEM_OK;
 }
 
+uint64_t gem_cpu_recurrent_bytes(const gem_backend *be)
+{
+    const gem_recurrent *r = &be->plan->recurrent;
+    if (!r->n_layers) return 0;
+    return sizeof(float) * (uint64_t)r->n_layers *
+           (state_floats(r) * (uint64_t)be->opt.n_states +
+            tape_floats(r) * (uint64_t)be->opt.n_tapes);
+}
+
 void gem_cpu_recurrent_close(gem_backend *be)
 {
     const gem_recurrent *r = &be->plan->recurrent;

@@ -67,6 +67,21 @@ static void load_part(void *ctx, int tid)
     }
 }
 
+/* Panels of this many bytes, on huge pages. */
+static size_t arena_bytes(size_t panels)
+{
+    return (size_t)gem_round_up(panels, 2u << 20) + (2u << 20);
+}
+
+uint64_t gem_cpu_weights_bytes(const gem_backend *be)
+{
+    uint64_t total = 0;
+    if (be->opt.exact || be->opt.no_repack) return 0;
+    for (size_t i = 0; i < be->n_weights; i++)
+        total += (uint64_t)be->weight[i].n_panels * be->weight[i].panel_bytes;
+    return arena_bytes(total);
+}
+
 static gem_status pack_all(gem_backend *be, gem_error *err)
 {
     gem_status st = GEM_OK;
@@ -89,7 +104,7 @@ static gem_status pack_all(gem_backend *be, gem_error *err)
         }
         first[i + 1] = first[i] + be->weight[i].n_panels;
     }
-    be->arena_bytes = (size_t)gem_round_up(total, 2u << 20) + (2u << 20);
+    be->arena_bytes = arena_bytes(total);
     void *map =
         mmap(NULL, be->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) {
@@ -152,6 +167,7 @@ gem_status gem_cpu_load_weights(gem_backend *be, gem_error *err)
         be->op[i].op = &be->plan->op[i];
         if ((st = bind_op(be, &be->op[i], err)) != GEM_OK) return st;
     }
+    if ((st = gem_cpu_forecast(be, err)) != GEM_OK) return st;
     if (be->opt.exact || be->opt.no_repack) return GEM_OK;
     return pack_all(be, err);
 }

@@ -11,7 +11,7 @@ static struct {
     const char *config, *host, *alias, *key_file, *allowed_hosts, *cors, *disk_cache;
     int32_t port, parallel, queue, connections, cached, chunk, max_body_mib, max_tokens, disk_mib;
     float drain, timeout;
-    bool strict_model, no_slots, no_metrics, insecure;
+    bool strict_model, no_slots, no_metrics, insecure, no_memory_check;
     float temperature, top_p, min_p;
     int32_t top_k;
     bool temperature_seen, top_p_seen, top_k_seen;
@@ -79,6 +79,8 @@ static const cli_option options[] = {
     {"min-p", 0, CLI_FLOAT, "X", &opt.min_p, 0, 1, "likewise; 0: off (default)", NULL},
     {"repeat-penalty", 0, CLI_FLOAT, "X", &opt.repeat_penalty, 0.001, 1000,
      "likewise; 1: off (default)", NULL},
+    {"no-memory-check", 0, CLI_FLAG, NULL, &opt.no_memory_check, 0, 0,
+     "load though the forecast says that memory will not do", NULL},
     {"no-slots", 0, CLI_FLAG, NULL, &opt.no_slots, 0, 0, "switch GET /slots off", NULL},
     {"no-metrics", 0, CLI_FLAG, NULL, &opt.no_metrics, 0, 0, "switch GET /metrics off", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
@@ -183,6 +185,7 @@ static void settle(gem_server_options *o, const char *path, const key_list *keys
         .no_slots = opt.no_slots,
         .no_metrics = opt.no_metrics,
         .insecure = opt.insecure,
+        .no_memory_check = opt.no_memory_check,
         .verbose = opt.model.verbose,
         .drain_s = (double)opt.drain,
         .request_timeout_s = (double)opt.timeout,
