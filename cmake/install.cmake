@@ -35,7 +35,10 @@ function(gem_page program format file)
     set(pages ${pages} ${PROJECT_BINARY_DIR}/${file} PARENT_SCOPE)
 endfunction()
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/man ${PROJECT_BINARY_DIR}/completion)
-foreach(program gem gem-analyze gem-bench gem-host-state gem-online-merge-check gem-tokenize gem-sampler-bench gem-synth-model)
+foreach(program gem gem-analyze gem-bench gem-decode-attention-profile gem-decode-profile gem-determinism-gate gem-device-info
+        gem-host-state gem-kernel-bench gem-long-attention-profile gem-long-prefill-stage-profile gem-long-prefix-ab
+        gem-metal-counter-info gem-metal-startup-profile gem-online-merge-check gem-prefill-bench gem-sampler-bench
+        gem-swa-state-scan gem-synth-model gem-tokenize)
     if(TARGET ${program} AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR))
         gem_page(${program} man man/${program}.1)
         gem_page(${program} bash completion/${program})

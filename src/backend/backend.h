@@ -6,7 +6,7 @@
 #include "backend/plan.h"
 
 struct json_t; /* jansson's */
-struct gem_route;
+struct gem_op_route;
 typedef struct gem_backend gem_backend;
 
 enum {
@@ -123,10 +123,10 @@ typedef struct gem_backend_ops {
     /* Fill the whole KV memory with finite, sparse diagnostic values, the same for the same seed:
      * for profiles at positions that nobody wants to wait for. NULL: not offered. */
     gem_status (*seed_kv)(gem_backend *be, uint64_t seed, gem_error *err);
-    /* Take this way (routes.h) for its op in every run from now on. *ran names the code that it
+    /* Take this way (op_routes.h) for its op in every run from now on. *ran names the code that it
      * leads to, a static string: two ways of one name are the same code, and a way that the backend
      * has no code for leads to production's. NULL: there is one way for everything. */
-    void (*choose_route)(gem_backend *be, const struct gem_route *route, const char **ran);
+    void (*choose_route)(gem_backend *be, const struct gem_op_route *route, const char **ran);
     /* Copy a KV page (copy on write). */
     void (*copy_page)(gem_backend *be, int pool, int32_t dst, int32_t src);
     /* What attention of a layer sees at one position, in its page: f32[n_kv_heads][head_dim] each.

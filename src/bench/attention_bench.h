@@ -28,7 +28,7 @@ typedef struct bench_dispatch {
 
 typedef struct bench_attention_route {
     struct bench_attention_bench *bench;
-    const gem_route *route;
+    const gem_op_route *route;
     const char *ran;        /* the code it led to; static */
     bench_dispatch *sample; /* owned, [repetitions] */
     size_t n;
@@ -41,7 +41,7 @@ typedef struct bench_attention_bench {
     bench_operator op; /* owned */
     int32_t position, iterations;
     bool phases;
-    const gem_route *route[BENCH_ROUTES];
+    const gem_op_route *route[BENCH_ROUTES];
     size_t n_routes;
     int repetitions, warmup;
     bool (*progress)(void *user, const char *arm, int round, uint64_t ns);

@@ -49,7 +49,7 @@ static json_t *record(const bench_linear_options *opt, const subject *s, const b
 {
     const bench_linear *l = &opt->linear;
     const gem_dtype_info *type = gem_dtype_get(l->dtype);
-    const gem_route *route = opt->kernel ? gem_route_find("linear", opt->kernel) : NULL;
+    const gem_op_route *route = opt->kernel ? gem_op_route_find("linear", opt->kernel) : NULL;
     char name[32];
     snprintf(name, sizeof(name), "linear_%s", type->name);
     for (char *c = name; *c; c++)

@@ -364,14 +364,14 @@ const char *bench_route_ran(const json_t *config, const char *op, int32_t rows)
     return ran ? ran : "";
 }
 
-const char *bench_choose_route(const gem_backend_ops *ops, gem_backend *be, const gem_route *r)
+const char *bench_choose_route(const gem_backend_ops *ops, gem_backend *be, const gem_op_route *r)
 {
     const char *ran = "";
     if (ops->choose_route) ops->choose_route(be, r, &ran);
     return ran;
 }
 
-json_t *bench_route_json(const gem_route *r, const char *ran)
+json_t *bench_route_json(const gem_op_route *r, const char *ran)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s}", "name", r->name, "selector",
                      r->selector ? json_integer(r->selector) : json_null(), "op", r->op, "axis",

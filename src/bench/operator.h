@@ -5,7 +5,7 @@
 #define GEM_BENCH_OPERATOR_H
 
 #include "backend/backend.h"
-#include "backend/routes.h"
+#include "backend/op_routes.h"
 
 #include <jansson.h>
 
@@ -71,7 +71,7 @@ void bench_operator_digest(const bench_operator *o, char hex[65]);
 
 /* What a record says of a route: {"name", "selector", "op", "axis", "status", "means", "ran"}; ran
  * is what the backend's configuration calls the code for these rows. New reference. */
-json_t *bench_route_json(const gem_route *r, const char *ran);
+json_t *bench_route_json(const gem_op_route *r, const char *ran);
 /* The member of the configuration that names the code for attention ("attention", else its forms
  * for few and many rows) or for products; a static or borrowed text, "" when there is none. config:
  * as from ops->config, borrowed. */
@@ -79,6 +79,6 @@ const char *bench_route_ran(const json_t *config, const char *op, int32_t rows);
 json_t *bench_operator_config(const bench_operator *o); /* new reference */
 /* Take a route in the runs to come: the code it leads to, "" where the backend has one way for
  * everything. */
-const char *bench_choose_route(const gem_backend_ops *ops, gem_backend *be, const gem_route *r);
+const char *bench_choose_route(const gem_backend_ops *ops, gem_backend *be, const gem_op_route *r);
 
 #endif

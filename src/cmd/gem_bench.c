@@ -7,7 +7,7 @@
 #include "bench/subject.h"
 #include "cmd/cli/cli.h"
 #include "cmd/cli/draft.h"
-#include "cmd/cli/operator.h"
+#include "cmd/cli/measure.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * stdout with every sample; it selects an axis to work on, and promotes nothing. */
 #include "base/base.h"
 #include "bench/attention_bench.h"
-#include "cmd/cli/operator.h"
+#include "cmd/cli/measure.h"
 
 static struct {
     cli_operator_flags op;
@@ -74,7 +74,7 @@ static void add_cut(json_t *geometry, const json_t *config)
 
 static json_t *record(const bench_attention_bench *b, const bench_shape *s, json_t *host)
 {
-    const gem_route *r = b->route[0];
+    const gem_op_route *r = b->route[0];
     json_t *config = bench_operator_config(&b->op);
     const char *ran = bench_route_ran(config, "decode-attention", 1);
     const char *form =
@@ -124,10 +124,10 @@ int main(int argc, char **argv)
         bench_shape_names(names, sizeof(names));
         return cli_usage(&command, "--shape: there is no '%s'; there is: %s", opt.shape, names);
     }
-    b.route[0] = gem_route_find("decode-attention", opt.kernel);
+    b.route[0] = gem_op_route_find("decode-attention", opt.kernel);
     b.n_routes = 1;
     if (!b.route[0]) {
-        gem_route_names("decode-attention", names, sizeof(names));
+        gem_op_route_names("decode-attention", names, sizeof(names));
         return cli_usage(&command, "--kernel: there is no route '%s'; there is: %s", opt.kernel,
                          names);
     }

@@ -4,7 +4,7 @@
 #include "bench/attention_bench.h"
 #include "bench/prefix.h"
 #include "bench/stages.h"
-#include "cmd/cli/operator.h"
+#include "cmd/cli/measure.h"
 
 #include <stdlib.h>
 
@@ -264,7 +264,7 @@ static json_t *production_json(const profile *p)
 static json_t *record(const profile *p, const char *digest, const char *path, json_t *host)
 {
     gem_model_info info;
-    const gem_route *r = gem_route_find("decode-attention", opt.kernel);
+    const gem_op_route *r = gem_op_route_find("decode-attention", opt.kernel);
     json_t *order = json_array(), *prefix = bench_prefix_json(&p->prefix, path, digest);
     const char *ran =
         bench_route_ran(json_object_get(json_object_get(prefix, "config"), "backend_config"),
@@ -321,7 +321,7 @@ static gem_status measure(profile *p, const char *path, gem_error *err)
         return gem_fail(err, GEM_E_UNSUPPORTED,
                         "the layers of this family are not made of the nine stages");
     p->ran = bench_choose_route(p->prefix.model->ops, p->prefix.model->be,
-                                gem_route_find("decode-attention", opt.kernel));
+                                gem_op_route_find("decode-attention", opt.kernel));
     p->arm[0] = (bench_arm){.name = "profiled",
                             .prepare = rewind_prefix,
                             .run = run_profiled,
@@ -351,8 +351,8 @@ int main(int argc, char **argv)
     int code = cli_parse(&command, argc, argv, &args, &n_args);
     if (code >= 0) return code;
     if (!opt.path) return cli_usage(&command, "--model is needed");
-    if (!gem_route_find("decode-attention", opt.kernel)) {
-        gem_route_names("decode-attention", names, sizeof(names));
+    if (!gem_op_route_find("decode-attention", opt.kernel)) {
+        gem_op_route_names("decode-attention", names, sizeof(names));
         return cli_usage(&command, "--attention-kernel: there is no route '%s'; there is: %s",
                          opt.kernel, names);
     }

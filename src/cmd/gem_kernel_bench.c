@@ -2,7 +2,7 @@
  * One JSON document on stdout with every sample; it can guide, never promote. */
 #include "base/base.h"
 #include "bench/linear_bench.h"
-#include "cmd/cli/operator.h"
+#include "cmd/cli/measure.h"
 
 static struct {
     cli_operator_flags op;

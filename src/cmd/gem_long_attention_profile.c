@@ -3,7 +3,7 @@
  * stamps of every run; an operator screen, which promotes nothing. */
 #include "base/base.h"
 #include "bench/attention_bench.h"
-#include "cmd/cli/operator.h"
+#include "cmd/cli/measure.h"
 
 #include <stdlib.h>
 
@@ -85,12 +85,12 @@ static bool choose_routes(bench_attention_bench *b)
     const char *op = "prefill-attention";
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++)
         if (!strcmp(pairs[i].name, opt.variant)) {
-            b->route[0] = gem_route_find(op, pairs[i].first);
-            b->route[1] = gem_route_find(op, pairs[i].second);
+            b->route[0] = gem_op_route_find(op, pairs[i].first);
+            b->route[1] = gem_op_route_find(op, pairs[i].second);
             b->n_routes = 2;
         }
     if (b->n_routes) return true;
-    b->route[0] = gem_route_find(op, opt.variant);
+    b->route[0] = gem_op_route_find(op, opt.variant);
     b->n_routes = b->route[0] != NULL;
     return b->n_routes == 1;
 }
@@ -99,7 +99,7 @@ static json_t *arms_json(const bench_attention_bench *b, const char *one_way)
 {
     json_t *arms = json_array();
     for (size_t i = 0; i < b->n_routes; i++) {
-        const gem_route *r = b->arm[i].route;
+        const gem_op_route *r = b->arm[i].route;
         json_t *arm = bench_part_json(b, i, bench_part_device);
         json_object_update_new(
             arm, json_pack("{s:s, s:o, s:o, s:s, s:b}", "variant", r->name, "selector",
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
         return cli_usage(&command, "--shape: there is no '%s'; there is: %s", opt.shape, names);
     }
     if (!choose_routes(&b)) {
-        gem_route_names("prefill-attention", names, sizeof(names));
+        gem_op_route_names("prefill-attention", names, sizeof(names));
         return cli_usage(&command,
                          "--variant: there is no '%s'; there is: %s, compare-bq8, "
                          "compare-bq8-bk128",

@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "bench/prefix.h"
 #include "bench/stages.h"
-#include "cmd/cli/operator.h"
+#include "cmd/cli/measure.h"
 
 #include <stdlib.h>
 

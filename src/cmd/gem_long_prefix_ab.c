@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "bench/operator.h"
 #include "bench/prefix.h"
-#include "cmd/cli/operator.h"
+#include "cmd/cli/measure.h"
 #include "evidence/logit_compare.h"
 #include "evidence/statistics.h"
 
@@ -51,9 +51,9 @@ static const cli_command command = {
 typedef struct arm {
     struct trial *trial;
     const char *name;
-    int selector;           /* 0: none */
-    const gem_route *route; /* NULL: rowwise or batched */
-    const char *ran;        /* the code it led to; static */
+    int selector;              /* 0: none */
+    const gem_op_route *route; /* NULL: rowwise or batched */
+    const char *ran;           /* the code it led to; static */
     bool rowwise;
     float *logits;   /* owned, of the first run */
     json_t *digests; /* owned */
@@ -259,7 +259,7 @@ static bool choose_arms(trial *t)
         if (strcmp(candidates[i].name, name) != 0) continue;
         const int selector[2] = {candidates[i].baseline, candidates[i].candidate};
         for (int k = 0; k < 2; k++) {
-            const gem_route *r = gem_route_by_selector("prefill-attention", selector[k]);
+            const gem_op_route *r = gem_op_route_by_selector("prefill-attention", selector[k]);
             t->arm[k] = (arm){.trial = t,
                               .name = r->name,
                               .selector = selector[k],

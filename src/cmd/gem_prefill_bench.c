@@ -3,7 +3,7 @@
  * diagnostic of caches, never a source of promotion. */
 #include "base/base.h"
 #include "bench/linear_bench.h"
-#include "cmd/cli/operator.h"
+#include "cmd/cli/measure.h"
 
 static struct {
     cli_operator_flags op;
@@ -74,8 +74,8 @@ int main(int argc, char **argv)
     if (code >= 0) return code;
     const gem_dtype_info *type = gem_dtype_by_name(opt.quant);
     if (!type) return cli_usage(&command, "--quant: there is no type '%s'", opt.quant);
-    if (!gem_route_find("linear", opt.kernel)) {
-        gem_route_names("linear", names, sizeof(names));
+    if (!gem_op_route_find("linear", opt.kernel)) {
+        gem_op_route_names("linear", names, sizeof(names));
         return cli_usage(&command, "--kernel: there is no route '%s'; there is: %s", opt.kernel,
                          names);
     }

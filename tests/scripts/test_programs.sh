@@ -40,7 +40,9 @@ if "$gem" --help | grep -q '^  serve '; then # built with libmicrohttpd
     expect 3 "gem serve --config names the model" "$gem" serve --config "$tmp/serve.conf"
     has "gem serve --config names the model" "$tmp/err" "none.gguf"
 fi
-for program in gem-bench gem-tokenize gem-sampler-bench gem-swa-state-scan gem-determinism-gate gem-host-state gem-online-merge-check; do
+for program in gem-bench gem-tokenize gem-sampler-bench gem-swa-state-scan gem-determinism-gate gem-host-state gem-online-merge-check \
+    gem-kernel-bench gem-prefill-bench gem-long-attention-profile gem-decode-attention-profile gem-long-prefill-stage-profile \
+    gem-decode-profile gem-long-prefix-ab gem-device-info gem-metal-counter-info gem-metal-startup-profile; do
     expect 0 "$program --help" "$bin/$program" --help
     expect 2 "$program --nonsense" "$bin/$program" --nonsense
 done

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "backend/routes.h"
+#include "backend/op_routes.h"
 #include "bench/operator.h"
 #include "bench/prefix.h"
 #include "bench/stages.h"
@@ -165,13 +165,13 @@ static void test_routes_change_no_bit(void **state)
     size_t n = (size_t)w.m->plan.n_vocab * ROWS;
     float *first = malloc(n * sizeof(*first)), *x = malloc(n * sizeof(*x));
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        w.m->ops->choose_route(w.m->be, gem_route_find("prefill-attention", names[i]), &ran);
+        w.m->ops->choose_route(w.m->be, gem_op_route_find("prefill-attention", names[i]), &ran);
         if (i == 0) production = ran;
         assert_int_equal(strcmp(ran, production) != 0, i == 1 || i == 2);
         rows_of(&w, NULL, i ? x : first);
         if (i) assert_memory_equal(first, x, n * sizeof(*x));
     }
-    w.m->ops->choose_route(w.m->be, gem_route_find("decode-attention", "dim32"), &ran);
+    w.m->ops->choose_route(w.m->be, gem_op_route_find("decode-attention", "dim32"), &ran);
     assert_string_equal(ran, production);
     free(first);
     free(x);
@@ -269,19 +269,20 @@ static void test_routes(void **state)
 {
     char names[256], small[8];
     (void)state;
-    assert_int_equal(gem_route_find("decode-attention", "split16")->selector, 19);
-    assert_int_equal(gem_route_find("decode-attention", "dim32")->selector, 18);
-    assert_int_equal(gem_route_find("decode-attention", "score-tile8")->selector, 20);
-    assert_string_equal(gem_route_by_selector("prefill-attention", 19)->name, "bq8-bk64");
-    assert_string_equal(gem_route_by_selector("prefill-attention", 22)->name, "online-row2");
-    assert_string_equal(gem_route_by_selector("prefill-attention", 23)->name, "bq8-bk128");
-    assert_null(gem_route_find("decode-attention", "bq8-bk64"));
-    assert_null(gem_route_by_selector("prefill-attention", 0)); /* no number is no name */
-    assert_true(gem_route_names("linear", names, sizeof(names)));
+    assert_int_equal(gem_op_route_find("decode-attention", "split16")->selector, 19);
+    assert_int_equal(gem_op_route_find("decode-attention", "dim32")->selector, 18);
+    assert_int_equal(gem_op_route_find("decode-attention", "score-tile8")->selector, 20);
+    assert_string_equal(gem_op_route_by_selector("prefill-attention", 19)->name, "bq8-bk64");
+    assert_string_equal(gem_op_route_by_selector("prefill-attention", 22)->name, "online-row2");
+    assert_string_equal(gem_op_route_by_selector("prefill-attention", 23)->name, "bq8-bk128");
+    assert_null(gem_op_route_find("decode-attention", "bq8-bk64"));
+    assert_null(gem_op_route_by_selector("prefill-attention", 0)); /* no number is no name */
+    assert_true(gem_op_route_names("linear", names, sizeof(names)));
     assert_string_equal(names, "verify8-4sg");
-    assert_false(gem_route_names("linear", small, sizeof(small)));
-    for (size_t i = 0; gem_route_at(i); i++)
-        if (gem_route_at(i)->production) assert_string_equal(gem_route_at(i)->axis, "production");
+    assert_false(gem_op_route_names("linear", small, sizeof(small)));
+    for (size_t i = 0; gem_op_route_at(i); i++)
+        if (gem_op_route_at(i)->production)
+            assert_string_equal(gem_op_route_at(i)->axis, "production");
 }
 
 /* Attention alone is the attention of a model: over one key its result is that key's value. */

@@ -177,7 +177,7 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
 gem_status gem_cpu_run_traced(gem_backend *be, const gem_batch *b, const float **logits,
                               gem_trace *trace, gem_error *err);
 gem_status gem_cpu_seed_kv(gem_backend *be, uint64_t seed, gem_error *err);
-void gem_cpu_choose_route(gem_backend *be, const struct gem_route *route, const char **ran);
+void gem_cpu_choose_route(gem_backend *be, const struct gem_op_route *route, const char **ran);
 extern const char gem_cpu_attention[]; /* what the configuration calls attention */
 /* Inside the region, by thread 0 behind an op's last barrier. */
 void gem_cpu_trace_op(gem_backend *be, size_t op, uint64_t *last);

@@ -1,7 +1,7 @@
 /* trace.c - what profiles ask of the CPU backend: time stamps of a run, and a KV cache full of
  * finite values that nobody had to compute. */
 #include "backend/cpu/cpu.h"
-#include "backend/routes.h"
+#include "backend/op_routes.h"
 
 #include <stdlib.h>
 
@@ -118,7 +118,7 @@ static bool limits(const gem_plan *p, int tokens)
 }
 
 /* The bits do not change: a row's result does not depend on the rows beside it. */
-void gem_cpu_choose_route(gem_backend *be, const gem_route *route, const char **ran)
+void gem_cpu_choose_route(gem_backend *be, const gem_op_route *route, const char **ran)
 {
     int rows = !strcmp(route->name, "online-row2")   ? 2
                : !strcmp(route->name, "online-row4") ? 4

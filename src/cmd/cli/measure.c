@@ -1,5 +1,5 @@
-/* operator.c - what programs take from the environment beside their options. */
-#include "cmd/cli/operator.h"
+/* measure.c - what programs take from the environment beside their options. */
+#include "cmd/cli/measure.h"
 
 #include "base/base.h"
 

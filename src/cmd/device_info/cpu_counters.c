@@ -1,4 +1,4 @@
-/* cpu.c - the CPU: its instruction sets as the kernels see them, its caches, and which of its
+/* cpu_counters.c - the CPU: its instruction sets as the kernels see them, its caches, and which of its
  * counters this process may read. */
 #include "backend/cpu/kernels.h"
 #include "bench/bench.h"

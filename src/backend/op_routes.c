@@ -1,13 +1,13 @@
-/* routes.c - the table. Numbers and names are those of the benchmark protocol
+/* op_routes.c - the table. Numbers and names are those of the benchmark protocol
  * (docs/benchmarking.md). */
-#include "backend/routes.h"
+#include "backend/op_routes.h"
 
 #include <stdio.h>
 
 #define DECODE "decode-attention"
 #define PREFILL "prefill-attention"
 
-static const gem_route table[] = {
+static const gem_op_route table[] = {
     {"dim64", 0, DECODE, "value_tile", false, "values in tiles of 64 dims"},
     {"dim32", 18, DECODE, "value_tile", false, "values in tiles of 32 dims, promoted into 19"},
     {"split16", 19, DECODE, "production", true,
@@ -21,26 +21,26 @@ static const gem_route table[] = {
     {"verify8-4sg", 0, "linear", "production", true, "eight rows of a verification at once"},
 };
 
-const gem_route *gem_route_at(size_t i)
+const gem_op_route *gem_op_route_at(size_t i)
 {
     return i < ARRAY_LEN(table) ? &table[i] : NULL;
 }
 
-const gem_route *gem_route_find(const char *op, const char *name)
+const gem_op_route *gem_op_route_find(const char *op, const char *name)
 {
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         if (!strcmp(table[i].op, op) && !strcmp(table[i].name, name)) return &table[i];
     return NULL;
 }
 
-const gem_route *gem_route_by_selector(const char *op, int selector)
+const gem_op_route *gem_op_route_by_selector(const char *op, int selector)
 {
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         if (!strcmp(table[i].op, op) && selector && table[i].selector == selector) return &table[i];
     return NULL;
 }
 
-bool gem_route_names(const char *op, char *out, size_t size)
+bool gem_op_route_names(const char *op, char *out, size_t size)
 {
     size_t at = 0;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {

@@ -1,4 +1,4 @@
-/* gpu.c - NVIDIA devices, by the driver's interface and by NVML, both found at run time: no header
+/* nvidia.c - NVIDIA devices, by the driver's interface and by NVML, both found at run time: no header
  * and no library at build time. The declarations are those of the CUDA driver API reference. */
 #include "base/base.h"
 #include "base/json_reader.h"

@@ -1,7 +1,7 @@
-/* operator.h - the options of programs that run one op alone. Used by gem-kernel-bench,
+/* measure.h - the options of programs that run one op alone. Used by gem-kernel-bench,
  * gem-prefill-bench and the attention profiles. */
-#ifndef GEM_CMD_CLI_OPERATOR_H
-#define GEM_CMD_CLI_OPERATOR_H
+#ifndef GEM_CMD_CLI_MEASURE_H
+#define GEM_CMD_CLI_MEASURE_H
 
 #include "cmd/cli/cli.h"
 
