@@ -1,4 +1,4 @@
-"""The openai Python package as people use it."""
+"""The openai Python package as people use it. Tools and schemas are in test_structured.py."""
 import json
 import threading
 import time
@@ -33,15 +33,41 @@ def test_stream_helper(client):
 
 def test_logprobs(client):
     r = client.chat.completions.create(model="tiny", messages=user("hi"), max_tokens=8, logprobs=True, top_logprobs=5)
-    assert len(r.choices[0].logprobs.content) == 8 and len(r.choices[0].logprobs.content[0].top_logprobs) == 5
+    content = r.choices[0].logprobs.content
+    assert len(content) == 8 and all(len(t.top_logprobs) == 5 and t.logprob <= 0 for t in content)
+    assert b"".join(bytes(t.bytes) for t in content).decode(errors="replace") == r.choices[0].message.content
+
+
+def test_json_object(client):
+    r = client.chat.completions.create(model="tiny", messages=user("hi"), max_tokens=300, temperature=0, response_format={"type": "json_object"})
+    assert r.choices[0].message.content[0] == "{"
+    if r.choices[0].finish_reason == "stop":
+        assert isinstance(json.loads(r.choices[0].message.content), dict)
+
+
+def test_roles_parts_and_a_round_trip(client):
+    """developer, content as parts, null content beside calls, a tool's result."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    messages = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": " on"}]},
+                {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_1", "content": "fine"}]
+    r = client.chat.completions.create(model="tiny", messages=messages, max_tokens=4)
+    assert r.usage.completion_tokens == 4
+    one = client.chat.completions.create(model="tiny", messages=[dict(messages[0], role="system"), {"role": "user", "content": "go on"}, *messages[2:]], max_tokens=4)
+    assert one.choices[0].message.content == r.choices[0].message.content and one.usage.prompt_tokens == r.usage.prompt_tokens
 
 
 def test_length_stop_seed_bias(client):
     r = client.chat.completions.create(model="tiny", messages=user("hi"), max_completion_tokens=3)
     assert r.choices[0].finish_reason == "length" and r.usage.completion_tokens == 3
-    r = client.chat.completions.create(model="tiny", messages=user("hi"), max_completion_tokens=3, stop=["\x01"], seed=3,
-                                       logit_bias={"1": -100}, temperature=1)
-    assert r.choices[0].finish_reason == "length"
+
+    def ask(**more):
+        return client.chat.completions.create(model="tiny", messages=user("hi"), max_completion_tokens=30, **{"temperature": 1, "seed": 3, **more}).choices[0]
+
+    text = ask().message.content
+    assert ask().message.content == text and ask(seed=4).message.content != text
+    cut = ask(stop=[text[5:8]])
+    assert cut.finish_reason == "stop" and cut.message.content == text[: text.index(text[5:8])]
+    assert len(set(ask(logit_bias={"65": 100}, logprobs=True).logprobs.content[i].token for i in range(5))) == 1
 
 
 def test_errors(server, client):
@@ -55,6 +81,23 @@ def test_errors(server, client):
         client.models.retrieve("nonesuch")
     with pytest.raises(openai.NotFoundError):
         client.embeddings.create(model="tiny", input="x")
+
+
+def test_errors_of_key_size_and_queue(tiny):
+    with Server(tiny, "--context", "2048", "--max-body", "1", "--parallel", "1", "--queue", "0", env={"GEM_API_KEY": "k"}) as s:
+        with pytest.raises(openai.AuthenticationError) as e:
+            s.openai().models.list()
+        assert e.value.code == "invalid_api_key"
+        c = s.openai(api_key="k")
+        with pytest.raises(openai.APIStatusError) as e:
+            c.chat.completions.create(model="tiny", messages=user("x" * 1200000))
+        assert e.value.status_code == 413
+        busy = c.chat.completions.create(model="tiny", messages=user("hi"), stream=True, logit_bias=ENDLESS)
+        next(iter(busy))
+        with pytest.raises(openai.RateLimitError) as e:
+            c.chat.completions.create(model="tiny", messages=user("hi"))
+        assert e.value.code == "queue_full" and int(e.value.response.headers["retry-after"]) >= 1
+        busy.close()
 
 
 def test_close_after_three_chunks(server, client):
