@@ -97,7 +97,7 @@ typedef struct gem_trace {
     uint64_t cleanup_ns;
     uint64_t device_ns; /* inside wait_ns */
     /* attention: q.k; maximum, exponents and sum; weights times values with the folding of partial
-     * results. Mean over the threads that share it. */
+     * results. Mean over the threads that share it; all 0 where attention cannot be divided. */
     uint64_t score_ns, normalization_ns, value_ns;
 } gem_trace;
 

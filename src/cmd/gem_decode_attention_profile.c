@@ -72,6 +72,18 @@ static void add_cut(json_t *geometry, const json_t *config)
     }
 }
 
+/* Null where the backend's attention is one piece that it cannot divide. */
+static json_t *phases_json(const bench_attention_bench *b)
+{
+    uint64_t ns = 0;
+    for (size_t i = 0; i < b->arm[0].n; i++)
+        ns += b->arm[0].sample[i].score_ns + b->arm[0].sample[i].value_ns;
+    if (ns == 0) return json_null();
+    return json_pack("{s:o, s:o, s:o}", "score", bench_part_json(b, 0, bench_part_score),
+                     "normalization", bench_part_json(b, 0, bench_part_normalization), "value",
+                     bench_part_json(b, 0, bench_part_value));
+}
+
 static json_t *record(const bench_attention_bench *b, const bench_shape *s, json_t *host)
 {
     const gem_op_route *r = b->route[0];
@@ -96,15 +108,12 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
     if (!doc) return NULL;
     json_object_update_new(
         doc,
-        json_pack("{s:b, s:s, s:i, s:o, s:{s:o, s:o, s:o}, s:o, s:b, s:s, s:s, s:o, s:o, s:{s:b, "
+        json_pack("{s:b, s:s, s:i, s:o, s:o, s:o, s:b, s:s, s:s, s:o, s:o, s:{s:b, "
                   "s:s}}",
                   "seed_prefix", 1, "prefix_mode", "seeded-kv", "prefix_builds", 0, "total",
-                  bench_part_json(b, 0, bench_part_device), "phases", "score",
-                  bench_part_json(b, 0, bench_part_score), "normalization",
-                  bench_part_json(b, 0, bench_part_normalization), "value",
-                  bench_part_json(b, 0, bench_part_value), "timestamps", bench_dispatches_json(b),
-                  "deterministic", bench_attention_deterministic(b), "output_sha256",
-                  b->arm[0].digest, "route_note",
+                  bench_part_json(b, 0, bench_part_device), "phases", phases_json(b), "timestamps",
+                  bench_dispatches_json(b), "deterministic", bench_attention_deterministic(b),
+                  "output_sha256", b->arm[0].digest, "route_note",
                   "routes of this backend that have the same `ran` are the same code", "host", host,
                   "config", config, "promotion", "eligible", 0, "reason",
                   "phases of one operator select an axis; they promote nothing"));

@@ -10,8 +10,9 @@ tmp=$(mktemp -d)
 . "$src/tests/tools/tools.sh"
 command -v jq >/dev/null || { echo "jq is not installed"; exit 77; }
 export TMPDIR=$tmp
-model=$tmp/31b.gguf
-model_31b "$model"
+model=$tmp/small.gguf wide=$tmp/31b.gguf
+synth "$model" 8 2 64
+synth "$wide" 32 4 512
 digest=$(sha256sum "$model" | cut -d ' ' -f 1)
 one=(--threads 1)
 
@@ -32,7 +33,7 @@ same "the digest that was given" "$(json evaluated.json .model.sha256)" "\"$dige
 has "progress and an estimate" "$tmp/err" "tokens/s"
 
 # a decode step by stages, and by host phases of the ordinary path
-makes decode.json 0 "decode, seeded" "$bin/gem-decode-profile" --model "$model" --context 300 --position 256 --rows 1 \
+makes decode.json 0 "decode, seeded" "$bin/gem-decode-profile" --model "$wide" --context 300 --position 256 --rows 1 \
     --repetitions 3 --seed-prefix "${one[@]}" --no-progress
 same "silent" "$(cat "$tmp/err")" ""
 same "phases add up" "$(json decode.json '.production_execution | [.phase_sum_matches_wall, (.samples | length),

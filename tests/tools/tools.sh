@@ -21,10 +21,10 @@ refused_only() {
     same "refused" "$(jq -c --argjson may "$1" '.failed_rules - $may' "$tmp/$2")" '[]'
 }
 
-# The topology of the protocol's model, 60 layers of which ten see all with 32 and 4 heads of 512,
-# and little else.
-model_31b() {
-    "$bin/gem-synth-model" --preset gemma4-tiny --layers 60 --heads 32 --d-model 64 --d-ff 64 --head-dim 32 \
-        --kv-heads 2 --global-kv-heads 4 --global-head-dim 512 --window 64 --ctx 16384 --quant q4_0 --quiet \
+# synth FILE HEADS KV_HEADS HEAD_DIM: the topology of the protocol's model, 60 layers of which ten see
+# all with these heads, and little else.
+synth() {
+    "$bin/gem-synth-model" --preset gemma4-tiny --layers 60 --heads "$2" --d-model 64 --d-ff 64 --head-dim 32 \
+        --kv-heads 2 --global-kv-heads "$3" --global-head-dim "$4" --window 64 --ctx 16384 --quant q4_0 --quiet \
         --out "$1" >/dev/null
 }
