@@ -564,6 +564,14 @@ static bool run_batch(gem_scheduler *s)
 
 /* ---- life ---- */
 
+/* The next batch may be a long one. */
+static bool reads_prompts(const gem_scheduler *s)
+{
+    for (int i = 0; i < s->n_slots; i++)
+        if (s->running[i] && pending(s->running[i]) > 1) return true;
+    return false;
+}
+
 static void count_pages(gem_scheduler *s)
 {
     const gem_model *m = s->server->model;
@@ -603,6 +611,7 @@ gem_status gem_scheduler_prepare(gem_scheduler *s, gem_error *err)
 void gem_scheduler_run(gem_scheduler *s)
 {
     while (wait_for_work(s)) {
+        if (reads_prompts(s)) gem_watch_peers(s->server);
         drop_cancelled(s);
         admit(s);
         bool reading = look_at_fetches(s), ran = run_batch(s);

@@ -75,6 +75,9 @@ void gem_watch_add(gem_job *j, int fd);
 void gem_watch_remove(gem_job *j); /* the connection ended: the socket is no longer looked at */
 bool gem_watch_cancel_id(gem_server *s, const char *id); /* false: no such job */
 void gem_watch_tick(gem_server *s);
+/* Cancel jobs whose peer is gone: the engine looks before a long batch, so that none begins for a
+ * peer that left during the last one. */
+void gem_watch_peers(gem_server *s);
 void gem_watch_cancel_all(gem_server *s, gem_cancel why);
 size_t gem_watch_count(gem_server *s);
 

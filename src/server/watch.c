@@ -97,6 +97,14 @@ static void look_at(gem_job *j, uint64_t now)
         gem_job_comment(j, "working on it");
 }
 
+void gem_watch_peers(gem_server *s)
+{
+    pthread_mutex_lock(&s->jobs_lock);
+    for (gem_job *j = s->jobs; j; j = j->next_job)
+        if (peer_gone(atomic_load(&j->fd))) gem_job_cancel(j, GEM_CANCEL_GONE);
+    pthread_mutex_unlock(&s->jobs_lock);
+}
+
 void gem_watch_tick(gem_server *s)
 {
     uint64_t now = gem_now_ns();
