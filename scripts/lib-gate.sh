@@ -193,9 +193,9 @@ preflight() {
 # monitor FILE: snapshots while the measured work runs, until this script or the monitored process ends; after
 # $failures violations in a row it writes $part/abort and ends the server or the child.
 monitor() {
-    local streak=0 code i
+    local streak=0 code next=$SECONDS
     while :; do
-        code=0
+        code=0 next=$((next + interval)) # by the clock: a snapshot takes its time as well
         host_snapshot --at-work --compact >>"$1" 2>"$part/why" || code=$?
         [ "$code" -eq 1 ] && streak=$((streak + 1)) || streak=0
         if [ "$code" -gt 1 ]; then echo "refused: host-monitor: a snapshot failed" >"$part/why"; fi
@@ -207,7 +207,7 @@ monitor() {
             kill "$2" 2>/dev/null || true # at once, whatever is running
             return 0
         fi
-        for ((i = 0; i < interval; i++)); do
+        while [ "$SECONDS" -lt "$next" ]; do
             sleep 1
             kill -0 "$$" 2>/dev/null && kill -0 "$2" 2>/dev/null && [ -d "$part" ] || return 0
         done

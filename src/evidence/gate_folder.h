@@ -45,8 +45,8 @@ enum { EV_HOST_LOAD = 1, EV_HOST_BUSY = 2, EV_HOST_STATE = 4, EV_HOST_ALL = 7 };
 void ev_gate_snapshot(const ev_gate *g, const gem_json *snapshot, const ev_host_policy *p,
                       unsigned rules);
 void ev_gate_receipt(const ev_gate *g, const char *name, const ev_host_policy *p, unsigned rules);
-/* A monitor's NDJSON: each record judged with the policy at work, at least one for every `interval`
- * seconds of `seconds`, none further from the one before than three intervals and 10 s. Rule
+/* A monitor's NDJSON: each record judged with the policy at work, at least one for every 1.5
+ * intervals and 2 s of `seconds`, none further from the one before than two intervals and 10 s. Rule
  * "host-monitor" and those of the host. */
 void ev_gate_monitor(const ev_gate *g, const char *name, const ev_host_policy *p, unsigned rules,
                      double interval, double seconds);
