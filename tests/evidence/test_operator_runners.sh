@@ -78,7 +78,7 @@ for ((i = 0; i < n; i++)); do
         sleep "$(awk -v i="$i" -v n="$n" 'BEGIN { printf "%.2f", 0.8 + 4 * i / n }')"
         kill -"$signal" "$run" 2>/dev/null || continue
         stopped "$signal" "$dir" "$signal"
-        same "$signal: nothing has a final name" "$(find "$dir" -maxdepth 1 -type f ! -name '.*')" ''
+        same "$signal: nothing has a final name" "$(find "$dir" -maxdepth 1 -type f ! -name '.*' 2>/dev/null)" ''
     done
 done
 expect 0 "the folder of a killed run is taken over" "$s/run-bq8-bk128-gate.sh" "$dir"

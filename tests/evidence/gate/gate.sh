@@ -63,7 +63,7 @@ stopped() {
     for file in "$2"/*.sse; do
         [ ! -e "$file" ] || same "$1: ${file##*/} has its end" "$(grep -c '^data: \[DONE\]' "$file")" 1
     done
-    [ "$3" = KILL ] || holds "$1: nothing hidden is left" test -z "$(find "$2" -name '.*' ! -path "$2")"
+    [ "$3" = KILL ] || holds "$1: nothing hidden is left" test -z "$(find "$2" -name '.*' ! -path "$2" 2>/dev/null)"
 }
 # flip FILE AT: one bit of that byte.
 flip() {
