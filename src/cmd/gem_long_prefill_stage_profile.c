@@ -58,9 +58,50 @@ typedef struct profile {
     bench_prefix prefix;
     bench_stage *stage;
     json_t *samples, *tile_ns, *device_ns, *embed_ns, *head_ns, *warmup_ns;
+    json_t *coverage;
+    double sum[3][BENCH_STAGES]; /* ns of all timed tiles: sliding, full, recurrent layers */
     char digest[65];
     bool same;
 } profile;
+
+static const char *const kinds[3] = {"sliding", "full", "recurrent"};
+
+/* Adds a tile to the sums; the share of its time that stages account for. */
+static double add_tile(profile *p, const bench_stage_times *t)
+{
+    const gem_plan *plan = &p->prefix.model->plan;
+    double all = 0;
+    for (int l = 0; l < plan->n_layers; l++) {
+        int k = 0;
+        while (strcmp(kinds[k], bench_layer_kind(plan, l)) != 0)
+            k++;
+        for (int s = 0; s < BENCH_STAGES; s++) {
+            double ns = (double)t->ns[l * BENCH_STAGES + s];
+            p->sum[k][s] += ns;
+            all += ns;
+        }
+    }
+    return all / (double)t->wall_ns;
+}
+
+/* {"sliding": {stage: ns of a tile, all layers of the kind}, ...} */
+static json_t *means_json(const profile *p, int repetitions)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < 3; k++) {
+        json_t *kind = json_object();
+        double all = 0;
+        for (int s = 0; s < BENCH_STAGES; s++) {
+            json_object_set_new(kind, bench_stage_names[s], json_real(p->sum[k][s] / repetitions));
+            all += p->sum[k][s];
+        }
+        if (all > 0)
+            json_object_set_new(o, kinds[k], kind);
+        else
+            json_decref(kind);
+    }
+    return o;
+}
 
 static gem_status one_tile(profile *p, int round, int repetitions, gem_error *err)
 {
@@ -87,6 +128,7 @@ static gem_status one_tile(profile *p, int round, int repetitions, gem_error *er
         json_array_append_new(p->device_ns, json_integer((json_int_t)trace.device_ns));
         json_array_append_new(p->embed_ns, json_integer((json_int_t)t.embed_ns));
         json_array_append_new(p->head_ns, json_integer((json_int_t)t.head_ns));
+        json_array_append_new(p->coverage, json_real(add_tile(p, &t)));
     }
     free(t.ns);
     return cli_interrupted ? gem_fail(err, GEM_E_CANCELLED, "interrupted") : GEM_OK;
@@ -113,6 +155,8 @@ static json_t *record(profile *p, const char *path, const char *digest, int repe
         "promotion", "eligible", 0, "reason",
         "stage profiling attributes time; it measures no throughput");
     json_object_update_new(doc, bench_prefix_json(&p->prefix, path, digest));
+    json_object_set(doc, "timestamp_coverage", p->coverage);
+    json_object_set_new(doc, "stage_mean_ns", means_json(p, repetitions));
     return doc;
 }
 
@@ -153,6 +197,7 @@ static void close_profile(profile *p)
     json_decref(p->device_ns);
     json_decref(p->embed_ns);
     json_decref(p->head_ns);
+    json_decref(p->coverage);
     json_decref(p->warmup_ns);
     free(p->stage);
     bench_prefix_close(&p->prefix);
@@ -177,6 +222,7 @@ int main(int argc, char **argv)
     p.device_ns = json_array();
     p.embed_ns = json_array();
     p.head_ns = json_array();
+    p.coverage = json_array();
     p.warmup_ns = json_array();
     json_t *host = bench_host_json();
     gem_status st = cli_kv_type_from_env(&opt.model, &err);

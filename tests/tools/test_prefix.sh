@@ -21,6 +21,10 @@ makes stages.json 0 "stages, seeded" "$bin/gem-long-prefill-stage-profile" "$mod
 same "graph" "$(json stages.json '.layers | [.total, .sliding, .full]')" '[60,50,10]'
 same "prefix" "$(json stages.json '[.prefix_mode, .prefix_builds, .position, .rows, .repetitions]')" '["seeded-kv",0,192,32,3]'
 same "three matrices of 60 layers and 9 stages" "$(json stages.json '[.samples[] | [length, (map(length) | unique)]] | unique')" '[[60,[9]]]'
+# shellcheck disable=SC2016 # a variable of jq
+same "stages of both kinds, as the matrices have them" "$(json stages.json '. as $d | [.stage_mean_ns | keys, (map_values(length)[])] +
+    [([$d.samples[][] | add] | add) / 3 - ([$d.stage_mean_ns[][]] | add) | fabs < 1]')" '[["full","sliding"],9,9,true]'
+same "coverage of each tile" "$(json stages.json '.timestamp_coverage | [length, all(. > 0 and . <= 1.001)]')" '[3,true]'
 same "every tile the same bits" "$(json stages.json .deterministic)" true
 code=0
 "$src/scripts/analyze-prefill-stages.sh" "$tmp/stages.json" "$tmp/ranking.json" 2>/dev/null || code=$?
