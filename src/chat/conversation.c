@@ -342,6 +342,8 @@ void gem_conversation_clear(gem_conversation *c)
     for (size_t i = 0; i < c->n_messages; i++) {
         free(c->message[i].part);
         free(c->message[i].call);
+        free(c->message[i].replay);
+        gem_bytes_free(&c->message[i].replay_text);
     }
     for (size_t i = 0; i < c->n_docs; i++)
         gem_json_free(c->doc[i]);
@@ -374,4 +376,21 @@ gem_str gem_message_text(const gem_chat_message *m, gem_bytes *scratch)
     for (size_t i = 0; i < m->n_parts; i++)
         gem_bytes_put(scratch, m->part[i].data, m->part[i].len);
     return (gem_str){scratch->data ? scratch->data : "", scratch->len};
+}
+
+bool gem_message_replay(gem_chat_message *m, const int32_t *tokens, size_t n, const char *text,
+                        size_t len)
+{
+    free(m->replay);
+    m->replay = malloc(GEM_MAX(n, 1) * sizeof(*tokens));
+    m->replay_text.len = 0;
+    gem_bytes_put(&m->replay_text, text, len);
+    if (m->replay && !m->replay_text.failed) {
+        memcpy(m->replay, tokens, n * sizeof(*tokens));
+        m->n_replay = n;
+        return true;
+    }
+    free(m->replay);
+    m->replay = NULL;
+    return false;
 }

@@ -32,6 +32,9 @@ typedef struct gem_chat_message {
     gem_chat_call *call; /* owned */
     size_t n_calls;
     gem_str call_id, name; /* of a tool result; data NULL: not given */
+    int32_t *replay;       /* owned, [n_replay]: an answer with calls as the model wrote it; NULL */
+    size_t n_replay;
+    gem_bytes replay_text; /* owned: the text of those tokens */
     const gem_json *value; /* a tool result that is JSON other than text and null; else NULL */
 } gem_chat_message;
 
@@ -58,5 +61,8 @@ const gem_json *gem_conversation_tool(const struct gem_conversation *c, const ch
 /* All text parts of a message in order, nothing between. Borrowed when there is one part, else
  * built in `scratch`, which is emptied first. */
 gem_str gem_message_text(const gem_chat_message *m, gem_bytes *scratch);
+/* This answer is to be rendered as these tokens, where the family can; copies. False: no memory. */
+bool gem_message_replay(gem_chat_message *m, const int32_t *tokens, size_t n, const char *text,
+                        size_t len);
 
 #endif

@@ -18,7 +18,7 @@ void gem_put_words(gem_prompt *p, const char *text)
     gem_bytes_put(&p->text, text, strlen(text));
 }
 
-static void put_control(gem_prompt *p, const char *text, size_t len)
+void gem_put_tokens(gem_prompt *p, const int32_t *tokens, size_t n, const char *text, size_t len)
 {
     if (p->n_cuts == p->cap_cuts) {
         size_t cap = 2 * p->cap_cuts + 32;
@@ -30,8 +30,13 @@ static void put_control(gem_prompt *p, const char *text, size_t len)
         p->cut = grown;
         p->cap_cuts = cap;
     }
-    p->cut[p->n_cuts++] = (gem_prompt_cut){p->text.len, len};
+    p->cut[p->n_cuts++] = (gem_prompt_cut){p->text.len, len, tokens, n};
     gem_bytes_put(&p->text, text, len);
+}
+
+static void put_control(gem_prompt *p, const char *text, size_t len)
+{
+    gem_put_tokens(p, NULL, 0, text, len);
 }
 
 void gem_put_marker(gem_prompt *p, const char *marker)
@@ -123,10 +128,13 @@ gem_status gem_prompt_tokenize(gem_prompt *p, const gem_tokenizer *t, gem_error 
     gem_status st = add_tokens(p, NULL, 0, &cap, err);
     for (size_t i = 0; i < p->n_cuts && st == GEM_OK; i++) {
         const gem_prompt_cut *c = &p->cut[i];
-        int32_t id = gem_tokenizer_find(t, p->text.data + c->start, c->len);
+        int32_t id = c->tokens ? 0 : gem_tokenizer_find(t, p->text.data + c->start, c->len);
         if (id < 0) continue;
         st = add_plain(p, t, p->text.data + at, c->start - at, &cap, err);
-        if (st == GEM_OK) st = add_tokens(p, &id, 1, &cap, err);
+        if (st == GEM_OK && c->tokens)
+            st = add_tokens(p, c->tokens, c->n_tokens, &cap, err);
+        else if (st == GEM_OK)
+            st = add_tokens(p, &id, 1, &cap, err);
         at = c->start + c->len;
     }
     return st == GEM_OK ? add_plain(p, t, p->text.data + at, p->text.len - at, &cap, err) : st;

@@ -9,6 +9,8 @@
 
 typedef struct gem_prompt_cut { /* one control piece of the text */
     size_t start, len;
+    const int32_t *tokens; /* borrowed until the prompt is tokenized: these instead; NULL */
+    size_t n_tokens;
 } gem_prompt_cut;
 
 /* Where a reader of the answer begins. */
@@ -36,6 +38,8 @@ void gem_put_words(gem_prompt *p, const char *text); /* a literal without marker
 void gem_put_marker(gem_prompt *p, const char *marker);
 /* A literal of a template: every marker of the NULL-ended list in it becomes a control piece. */
 void gem_put_template(gem_prompt *p, const char *const *markers, const char *text);
+/* A stretch whose tokens are known. */
+void gem_put_tokens(gem_prompt *p, const int32_t *tokens, size_t n, const char *text, size_t len);
 bool gem_prompt_ends_with(const gem_prompt *p, const char *tail);
 
 /* ---- closing ---- */

@@ -61,6 +61,12 @@ static void put_call(gem_chat_job *j, const gem_chat_call *call)
 static void put_answer(gem_chat_job *j, const gem_chat_message *m)
 {
     put(j, "<|im_start|>assistant");
+    if (m->replay) {
+        gem_put_words(j->p, "\n");
+        gem_put_tokens(j->p, m->replay, m->n_replay, m->replay_text.data, m->replay_text.len);
+        put(j, "<|im_end|>\n");
+        return;
+    }
     size_t before = j->p->text.len;
     gem_put_words(j->p, "\n");
     put_text(j, m);

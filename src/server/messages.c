@@ -2,6 +2,7 @@
 #include "server/messages.h"
 
 #include "server/hold.h"
+#include "server/replay.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -427,6 +428,7 @@ static bool render(gem_server *s, json_t *messages, const json_t *tools, const g
     if (ok &&
         gem_conversation_read(&d->conversation, m, strlen(m), t, t ? strlen(t) : 0, &err) != GEM_OK)
         ok = gem_fault_bad(f, "invalid_value", "messages", "%s", err.text);
+    if (ok && d->replays) gem_replay_apply(s->replay, d->conversation);
     if (ok && gem_prompt_render(&d->prompt, s->model, d->conversation, o, &err) != GEM_OK)
         ok = gem_fault_bad(f, "invalid_value", "messages", "%s", err.text);
     free(m);
@@ -440,6 +442,7 @@ bool gem_dialogue_read(gem_server *s, const json_t *body, gem_dialogue **out, ge
     gem_chat_options o = {0};
     gem_dialogue *d = calloc(1, sizeof(*d));
     bool ok = d && copy ? get_messages(body, &list, f) : out_of_memory(f);
+    if (d) d->replays = !json_is_false(gem_field(body, "cache_prompt"));
     for (size_t i = 0; ok && i < json_array_size(list); i++)
         ok = copy_message(json_array_get(list, i), i, copy, f);
     ok = ok && check_end(copy, body, &o, f) && read_tools(body, &tools, d, f) &&

@@ -18,6 +18,7 @@ typedef struct gem_dialogue {
     gem_tool_mode tools;            /* NONE too when none are declared */
     char *tool_name;                /* owned: the one that must be called; NULL: any */
     bool parallel;                  /* more than one call an answer */
+    bool replays;                   /* calls are given as the model wrote them, where known */
     struct gem_hold_rules *rules;   /* owned: what answers are held to */
 } gem_dialogue;
 

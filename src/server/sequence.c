@@ -2,6 +2,7 @@
 #include "server/sequence.h"
 
 #include "server/messages.h"
+#include "server/replay.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -324,7 +325,12 @@ gem_finish gem_sequence_end(gem_sequence *q, gem_finish why)
         gem_log_line(q->job->server, "%s %s", q->job->request_id, err.text);
     if (!q->stopped) gem_stop_match_finish(&q->stop, &q->piece);
     release(q);
-    return q->a->finish == GEM_FINISH_TOOLS && why == GEM_FINISH_STOP ? GEM_FINISH_TOOLS : why;
+    if (q->a->finish != GEM_FINISH_TOOLS || why != GEM_FINISH_STOP) return why;
+    size_t n = q->a->prompt->n;
+    if (!q->job->p.no_cache)
+        gem_replay_add(q->job->server->replay, q->job->server->model, q->a, q->tokens + n,
+                       q->n_tokens - n);
+    return GEM_FINISH_TOOLS;
 }
 
 static void note_first(gem_sequence *q)

@@ -5,6 +5,7 @@
 #include "gem_build.h"
 #include "runtime/engine.h"
 #include "server/guard.h"
+#include "server/replay.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -89,7 +90,8 @@ static gem_status init_server(gem_server *s, const gem_server_options *opt, gem_
         return gem_fail(err, GEM_E_NOMEM, "no memory for the server");
     for (size_t i = 0; i < opt->n_keys; i++)
         gem_guard_digest(opt->keys[i], strlen(opt->keys[i]), s->key_digest[i]);
-    gem_status st = settle_context(s, err);
+    gem_status st = gem_replay_new(&s->replay, err);
+    if (st == GEM_OK) st = settle_context(s, err);
     if (st == GEM_OK && opt->disk_cache) st = open_disk(s, err);
     return st == GEM_OK ? gem_scheduler_new(&s->scheduler, s, err) : st;
 }
@@ -230,6 +232,7 @@ static void stop(life *l)
     if (l->watch_started) pthread_join(l->watch, NULL);
     gem_scheduler_free(s->scheduler);
     gem_disk_cache_free(s->disk);
+    gem_replay_free(s->replay);
     gem_model_close(s->model);
     pthread_mutex_destroy(&s->jobs_lock);
     free(s->id);

@@ -19,6 +19,7 @@ typedef enum gem_server_state {
 } gem_server_state;
 
 typedef struct gem_scheduler gem_scheduler;
+typedef struct gem_replay gem_replay;
 
 struct gem_server {
     gem_server_options opt;
@@ -35,6 +36,7 @@ struct gem_server {
     _Atomic uint64_t next_id;
     gem_metrics metrics;
     gem_scheduler *scheduler;
+    gem_replay *replay; /* owned: calls as the model wrote them */
     gem_disk_cache *disk; /* owned; NULL: none */
 
     pthread_mutex_t jobs_lock; /* guards the list */

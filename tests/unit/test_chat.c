@@ -157,6 +157,45 @@ static void test_chatml_turns_and_the_usual_system(void **state)
                     "start|>}assistant\n");
 }
 
+/* An answer that is remembered goes back token by token, whatever its message says. */
+static void test_chatml_gives_remembered_answers_as_they_were(void **state)
+{
+    static const char json[] =
+        "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"a\"},"
+        "{\"role\":\"assistant\",\"content\":\"as\"},{\"role\":\"user\",\"content\":\"a\"}]";
+    static const gem_chat_options options = {.thinking = GEM_THINKING_OFF};
+    vocab_spec v;
+    small_vocab s;
+    gem_chat_format f;
+    gem_conversation *c;
+    gem_prompt p = {0}, plain = {0};
+    gem_error err = {0};
+    (void)state;
+    vocab_of_words(&v, "qwen2");
+    assert_int_equal(small_open(&s, &v, NULL), GEM_OK);
+    const int32_t drawn[] = {vocab_id(&v, "s"), vocab_id(&v, "a"), vocab_id(&v, "<|im_start|>")};
+    gem_chat_format_of(&f, s.t);
+    assert_int_equal(gem_conversation_read(&c, json, sizeof(json) - 1, NULL, 0, &err), GEM_OK);
+    assert_int_equal(gem_chat_render(&plain, &f, c, &options, &err), GEM_OK);
+    assert_int_equal(gem_prompt_tokenize(&plain, s.t, &err), GEM_OK);
+    assert_true(gem_message_replay(&c->message[2], drawn, 3, "other", 5));
+    assert_int_equal(gem_chat_render(&p, &f, c, &options, &err), GEM_OK);
+    assert_int_equal(gem_prompt_tokenize(&p, s.t, &err), GEM_OK);
+    gem_conversation_free(c);
+    assert_non_null(
+        strstr(p.text.data, "<|im_start|>assistant\nother<|im_end|>\n<|im_start|>user"));
+    size_t at = 0; /* the same up to the answer */
+    while (at < plain.n_tokens && p.tokens[at] == plain.tokens[at])
+        at++;
+    assert_true(at > 8 && at + 3 < p.n_tokens);
+    assert_memory_equal(p.tokens + at, drawn, sizeof(drawn));
+    assert_int_equal(p.tokens[at + 3], vocab_id(&v, "<|im_end|>"));
+    gem_prompt_clear(&p);
+    gem_prompt_clear(&plain);
+    small_close(&s);
+    vocab_clear(&v);
+}
+
 static void test_chatml_default_system_comes_from_the_template(void **state)
 {
     static const gem_message m[] = {{"user", "a"}};
@@ -283,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_gemma4_turns),
         cmocka_unit_test(test_gemma4_answers_lose_their_thoughts),
         cmocka_unit_test(test_chatml_turns_and_the_usual_system),
+        cmocka_unit_test(test_chatml_gives_remembered_answers_as_they_were),
         cmocka_unit_test(test_chatml_default_system_comes_from_the_template),
         cmocka_unit_test(test_a_huge_template_is_not_read_through),
         cmocka_unit_test(test_messages_forge_no_marker),
