@@ -49,7 +49,7 @@ static cudaError_t slab(void *ctx, int i)
     slab_case *c = ctx;
     gem_cuda_slab_out o = {&c->w[i % c->count], c->y, c->w[0].n_rows};
     gem_cuda_slab_in in = {.a = {.data = c->x, .ld = c->w[0].k, .n_parts = 1}};
-    return gem_cuda_linear_slab(&s, &o, 1, &in, c->n);
+    return gem_cuda_linear_slab(&s, &o, 1, &in, NULL, c->n);
 }
 
 static void slabs(gem_dtype t, int64_t n_rows, int64_t k)
@@ -156,8 +156,8 @@ typedef struct attend_case {
 static cudaError_t split(void *ctx, int i)
 {
     attend_case *c = ctx;
-    return gem_cuda_attend_split(&s, &c->kv[i % c->count], &c->rows, &c->q, c->n, true, c->partial,
-                                 c->turn);
+    return gem_cuda_attend_split(&s, &c->kv[i % c->count], &c->rows, &c->q, NULL, c->n, true,
+                                 c->partial, c->turn);
 }
 static cudaError_t flash(void *ctx, int i)
 {
@@ -199,8 +199,8 @@ static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16,
     int32_t *d = device_copy(ids, (size_t)n * 2 * 4);
     c.rows = (gem_cuda_rows){d, d, d + n, d};
     c.q =
-        (gem_cuda_queries){device_copy(q, (size_t)n * width * 4), (int64_t)width, hd, heads, false,
-                           device_take((size_t)n * width * 4),    (int64_t)width};
+        (gem_cuda_queries){device_copy(q, (size_t)n * width * 4), (int64_t)width, hd,  heads, false,
+                           device_take((size_t)n * width * 4),    (int64_t)width, {0}, {0}};
     c.partial = device_take(gem_cuda_partial_floats(heads, kv_heads, hd) * 4);
     c.turn = device_take(GEM_CUDA_FEW * 8 * (size_t)kv_heads * 4);
     DO(cudaMemset(c.turn, 0, GEM_CUDA_FEW * 8 * (size_t)kv_heads * 4));
@@ -233,12 +233,187 @@ static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16,
         free(noise), free(q);
 }
 
-int main(void)
+/* ---- the kernels of a decode step in their order ---- */
+
+enum { LAYERS = 12, D = 5376, FF = 21504, HEADS = 32, NOISE_BYTES = 7000 * 2304 };
+
+/* One layer of Gemma 4 31B: sliding, or every sixth global. */
+typedef struct chain_layer {
+    gem_cuda_weight q, k, v, o, both, down;
+    gem_cuda_kv kv;
+} chain_layer;
+
+typedef struct chain {
+    chain_layer l[LAYERS];
+    gem_cuda_rows rows;
+    gem_cuda_packed packed, summed, heads;
+    float *x, *q, *k, *v, *o, *attended, *down, *norm, *cs, *q_rows, *partial;
+    int32_t *turn, n;
+    unsigned skip; /* bits: qkv, attention, o, gate and up, down, residual sums */
+} chain;
+
+static gem_cuda_weight noise_weight(int64_t n_rows, int64_t k, const uint8_t *noise)
+{
+    size_t bytes = (size_t)(n_rows / 16 * (k / 256)) * gem_cuda_slab_bytes(GEM_DTYPE_Q4_0);
+    uint8_t *p = device_take(bytes);
+    for (size_t at = 0; at < bytes; at += NOISE_BYTES)
+        DO(cudaMemcpy(p + at, noise, GEM_MIN((size_t)NOISE_BYTES, bytes - at),
+                      cudaMemcpyHostToDevice));
+    return (gem_cuda_weight){
+        .data = p, .dtype = GEM_DTYPE_Q4_0, .slabs = true, .k = k, .n_rows = n_rows};
+}
+
+static gem_cuda_view parts_of(const chain *c, const gem_cuda_slab_out *o, int count, float *y,
+                              int64_t ld)
+{
+    return (gem_cuda_view){.data = y,
+                           .part_stride = GEM_CUDA_FEW * ld,
+                           .ld = ld,
+                           .n_parts = gem_cuda_slab_parts(&s, o, count, c->n)};
+}
+
+static cudaError_t residual(chain *c, gem_cuda_view src, gem_cuda_slab_in *in)
+{
+    const gem_cuda_sum sum = {.x = c->x,
+                              .post = c->norm,
+                              .next = c->norm,
+                              .ldx = D,
+                              .d = D,
+                              .src = src,
+                              .packed = c->summed,
+                              .eps = 1e-6f,
+                              .out_scale = 0.9f};
+    *in = (gem_cuda_slab_in){.from = GEM_CUDA_FROM_PACKED, .packed = c->summed};
+    return c->skip & 32 ? cudaSuccess : gem_cuda_residual(&s, &sum, c->n);
+}
+
+static cudaError_t one_layer(void *ctx, int i)
+{
+    chain *c = ctx;
+    chain_layer *l = &c->l[i % LAYERS];
+    const int hd = l->kv.head_dim;
+    const int64_t qw = HEADS * hd, kw = (int64_t)l->kv.n_kv_heads * hd;
+    gem_cuda_slab_in in;
+    cudaError_t e = cudaSuccess;
+    const gem_cuda_slab_out down = {&l->down, c->down, D}, o = {&l->o, c->o, D};
+    const gem_cuda_slab_out qkv[3] = {{&l->q, c->q, qw}, {&l->k, c->k, kw}, {&l->v, c->v, kw}};
+    const int n_qkv = l->v.data ? 3 : 2;
+    e = residual(c, parts_of(c, &down, 1, c->down, D), &in);
+    if (!e && !(c->skip & 1)) e = gem_cuda_linear_slab(&s, qkv, n_qkv, &in, NULL, c->n);
+    const gem_cuda_qkv raw = {.q = parts_of(c, qkv, n_qkv, c->q, qw),
+                              .k = parts_of(c, qkv, n_qkv, c->k, kw),
+                              .v = parts_of(c, qkv, n_qkv, c->v, kw),
+                              .q_out = c->q_rows,
+                              .ldq = qw,
+                              .cs = c->cs,
+                              .sn = c->cs,
+                              .half = hd / 2,
+                              .n_heads = HEADS,
+                              .q_stride = hd,
+                              .q_norm = c->norm,
+                              .k_norm = c->norm,
+                              .eps = 1e-6f,
+                              .q_scale = 1,
+                              .v_norm = true,
+                              .v_from_k = n_qkv == 2};
+    const gem_cuda_queries queries = {c->q_rows,   qw, hd,  HEADS,   false,
+                                      c->attended, qw, {0}, c->heads};
+    if (!e && c->n > 1 && !(c->skip & 2)) e = gem_cuda_append(&s, &raw, &l->kv, &c->rows, c->n);
+    if (!e && !(c->skip & 2))
+        e = gem_cuda_attend_split(&s, &l->kv, &c->rows, &queries, c->n == 1 ? &raw : NULL, c->n,
+                                  true, c->partial, c->turn);
+    in = (gem_cuda_slab_in){.from = GEM_CUDA_FROM_PACKED, .packed = c->heads};
+    if (!e && !(c->skip & 4)) e = gem_cuda_linear_slab(&s, &o, 1, &in, NULL, c->n);
+    if (!e) e = residual(c, parts_of(c, &o, 1, c->o, D), &in);
+    const gem_cuda_slab_out both = {&l->both, NULL, 0};
+    const gem_cuda_slab_end end = {true, GEM_ACT_GELU_TANH, c->packed, 0};
+    if (!e && !(c->skip & 8)) e = gem_cuda_linear_slab(&s, &both, 1, &in, &end, c->n);
+    in = (gem_cuda_slab_in){.from = GEM_CUDA_FROM_PACKED, .packed = c->packed};
+    if (!e && !(c->skip & 16)) e = gem_cuda_linear_slab(&s, &down, 1, &in, NULL, c->n);
+    return e;
+}
+
+static void chains(void)
+{
+    chain c = {.n = 1};
+    const size_t rows = GEM_CUDA_FEW;
+    uint8_t *noise = malloc(NOISE_BYTES);
+    for (int i = 0; i < NOISE_BYTES / 4; i++)
+        ((uint32_t *)noise)[i] = any_u32();
+    for (size_t i = 2048; i + 256 <= NOISE_BYTES; i += 2304) /* scales */
+        for (int j = 0; j < 256; j += 2) {
+            uint16_t h = gem_f32_to_f16(any_float(-0.02f, 0.02f));
+            memcpy(noise + i + j, &h, 2);
+        }
+    float *f = malloc(16384 * rows * 4);
+    for (size_t i = 0; i < 16384 * rows; i++)
+        f[i] = any_float(-1, 1);
+    int32_t n_pages = 40, *table = malloc((size_t)n_pages * 8 * 4);
+    for (int32_t i = 0; i < n_pages * 8; i++)
+        table[i] = i;
+    int32_t *d_table = device_copy(table, (size_t)n_pages * 8 * 4);
+    for (int i = 0; i < LAYERS; i++) {
+        chain_layer *l = &c.l[i];
+        const bool global = i % 6 == 5;
+        const int hd = global ? 512 : 256, kv_heads = global ? 4 : 16;
+        l->q = noise_weight(HEADS * hd, D, noise), l->k = noise_weight(kv_heads * hd, D, noise);
+        if (!global) l->v = noise_weight(kv_heads * hd, D, noise);
+        l->o = noise_weight(D, HEADS * hd, noise), l->both = noise_weight(2 * FF, D, noise);
+        l->down = noise_weight(D, FF, noise);
+        size_t bytes = (size_t)n_pages * 8 * 128 * (size_t)(kv_heads * hd) * 2;
+        l->kv = (gem_cuda_kv){device_take(bytes), d_table, n_pages, kv_heads, hd,
+                              global ? 0 : 1024,  true};
+        DO(cudaMemset(l->kv.pool, 0x11, bytes));
+    }
+    c.x = device_copy(f, D * rows * 4);
+    c.heads = (gem_cuda_packed){device_take(rows * 16384 * 2), device_take(rows * 2048 * 4), 16384};
+    DO(cudaMemset(c.heads.h, 0, rows * 16384 * 2));
+    c.summed = (gem_cuda_packed){device_take(rows * D * 2), device_take(rows * D / 8 * 4), D};
+    c.norm = device_copy(f, D * 4), c.cs = device_copy(f, 256 * rows * 4);
+    c.q_rows = device_copy(f, 16384 * rows * 4);
+    c.attended = device_copy(f, 16384 * rows * 4);
+    c.q = device_take(2 * rows * 16384 * 4), c.k = device_take(2 * rows * 4096 * 4);
+    c.v = device_take(2 * rows * 4096 * 4);
+    c.o = device_take(16 * rows * D * 4), c.down = device_take(16 * rows * D * 4);
+    DO(cudaMemset(c.o, 0, 16 * rows * D * 4));
+    DO(cudaMemset(c.down, 0, 16 * rows * D * 4));
+    c.packed = (gem_cuda_packed){device_take(rows * FF * 2), device_take(rows * FF / 8 * 4), FF};
+    size_t partial =
+        GEM_MAX(gem_cuda_partial_floats(HEADS, 16, 256), gem_cuda_partial_floats(HEADS, 4, 512));
+    c.partial = device_take(partial * 4);
+    c.turn = device_take(rows * 8 * 16 * 4);
+    DO(cudaMemset(c.turn, 0, rows * 8 * 16 * 4));
+    DO(cudaDeviceSynchronize());
+    for (c.n = 1; c.n <= 8; c.n += 7)
+        for (int32_t depth = 10; depth <= 2000; depth += 1990) {
+            int32_t ids[16];
+            for (int i = 0; i < 8; i++)
+                ids[i] = depth + i % 3, ids[8 + i] = i;
+            int32_t *d = device_copy(ids, sizeof(ids));
+            c.rows = (gem_cuda_rows){d, d, d + 8, d};
+            static const unsigned skip[] = {0, 2, 32, 34, 1, 4, 8, 16, 62, 61, 59, 55, 47, 31};
+            for (size_t i = 0; i < ARRAY_LEN(skip) && (i < 2 || depth < 100); i++) {
+                c.skip = skip[i];
+                double us = time_graph(one_layer, &c, 2 * LAYERS, true);
+                printf("{\"kernel\": \"layer\", \"n\": %d, \"depth\": %d, \"without\": %u, "
+                       "\"us\": %.2f}\n",
+                       c.n, depth, c.skip, us);
+            }
+            cudaFree(d);
+        }
+    free(noise), free(f), free(table);
+}
+
+int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!device_open(&s)) {
         fprintf(stderr, "bench_cuda_kernels: no CUDA device\n");
         return 3;
+    }
+    if (argc > 1 && strcmp(argv[1], "chain") == 0) {
+        chains();
+        return 0;
     }
     slabs(GEM_DTYPE_Q4_0, 16384, 5376);
     slabs(GEM_DTYPE_Q4_0, 5376, 8192);

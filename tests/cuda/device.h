@@ -44,6 +44,7 @@ static inline bool device_open(gem_cuda_stream *s)
     DO(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
     s->n_sms = p.multiProcessorCount;
     s->max_smem = p.sharedMemPerBlockOptin;
+    s->clusters = p.major >= 9;
     DO(gem_cuda_kernels_init(s));
     return true;
 }
@@ -114,7 +115,7 @@ static inline gem_cuda_weight any_weight(const gem_cuda_stream *s, gem_dtype t, 
     if (!slabs) return w;
     w.bytes = (size_t)((n_rows + 15) / 16 * (k / 256)) * gem_cuda_slab_bytes(t);
     uint8_t *data = device_take(w.bytes);
-    DO(gem_cuda_repack(s->stream, t, raw, 0, n_rows, n_rows, k, data));
+    DO(gem_cuda_repack(s->stream, t, raw, 0, n_rows, -1, k, data));
     DO(cudaStreamSynchronize(s->stream));
     DO(cudaFree(raw));
     w.data = data;

@@ -88,19 +88,23 @@ static float *product(route how, const gem_cuda_weight *w, const float *x, int32
     size_t values = (size_t)n * (size_t)w->n_rows;
     float *out, *y;
     if (how == SLAB) {
-        int slices = gem_cuda_slab_slices(w->dtype, w->k, &s);
         size_t part = GEM_CUDA_FEW * (size_t)w->n_rows;
-        y = device_take((size_t)(2 * slices) * part * 4);
+        y = device_take((size_t)(2 * gem_cuda_slab_slices(w->dtype, w->k, &s)) * part * 4);
         gem_cuda_slab_out o = {w, y, w->n_rows};
         gem_cuda_slab_in in = {.a = {.data = x, .ld = w->k, .n_parts = 1}};
-        DO(gem_cuda_linear_slab(&s, &o, 1, &in, n));
+        int parts = gem_cuda_slab_parts(&s, &o, 1, n), half = (parts + 1) / 2;
+        DO(gem_cuda_linear_slab(&s, &o, 1, &in, NULL, n));
         DO(cudaStreamSynchronize(s.stream));
-        float *all = host_copy(y, (size_t)(2 * slices) * part * 4);
+        float *all = host_copy(y, (size_t)parts * part * 4);
         out = malloc(values * 4);
-        for (size_t i = 0; i < values; i++) {
+        for (size_t i = 0; i < values; i++) { /* as gem_cuda_view has it */
+            float rest = parts > 1 ? all[(size_t)half * part + i] : 0;
             out[i] = all[i];
-            for (int j = 1; j < 2 * slices; j++)
+            for (int j = 1; j < half; j++) {
                 out[i] += all[(size_t)j * part + i];
+                rest += all[(size_t)(half + j) * part + i];
+            }
+            if (parts > 1) out[i] += rest;
         }
         free(all);
     } else if (how == EXACT) {
@@ -168,6 +172,159 @@ static void check_product(route how, gem_dtype t, int64_t k, int64_t n_rows, int
     free(rows), free(x), free(want), free(got);
 }
 
+/* ---- products with what stands before and behind them ---- */
+
+/* Gate and up in one weight against the two apart: the gated rows that come out, and what the next
+ * product makes of them, within the rounding of both. */
+static void check_gated(gem_dtype t, int64_t k, int64_t ff, int32_t n)
+{
+    size_t row_bytes, next_bytes;
+    uint8_t *gate = any_rows(t, k, ff, &row_bytes), *up = any_rows(t, k, ff, &row_bytes);
+    uint8_t *next = any_rows(t, ff, 40, &next_bytes);
+    float *x = any_floats((size_t)(k * n), 0.3f), *dx = device_copy(x, (size_t)(k * n) * 4);
+    gem_cuda_weight one = any_weight(&s, t, gate, k, ff, row_bytes, true);
+    gem_cuda_weight two = any_weight(&s, t, up, k, ff, row_bytes, true);
+    gem_cuda_weight last = any_weight(&s, t, next, ff, 40, next_bytes, true);
+    gem_cuda_weight both = {.dtype = t, .slabs = true, .k = k, .n_rows = 2 * ff};
+    both.bytes = (size_t)(ff / 8 * (k / 256)) * gem_cuda_slab_bytes(t);
+    uint8_t *data = device_take(both.bytes);
+    for (int half = 0; half < 2; half++) {
+        uint8_t *raw = device_copy(half ? up : gate, row_bytes * (size_t)ff);
+        for (int64_t r = 0; r < ff; r += 32)
+            DO(gem_cuda_repack(s.stream, t, raw + (size_t)r * row_bytes, r, GEM_MIN(32, ff - r),
+                               half, k, data));
+        DO(cudaStreamSynchronize(s.stream));
+        cudaFree(raw);
+    }
+    both.data = data;
+    gem_cuda_packed p = {device_take(8 * (size_t)ff * 2), device_take(8 * (size_t)ff / 8 * 4), ff};
+    gem_cuda_slab_out o = {&both, NULL, 0};
+    gem_cuda_slab_in in = {.a = {.data = dx, .ld = k, .n_parts = 1}};
+    gem_cuda_slab_end end = {true, GEM_ACT_SILU, p, 0};
+    DO(gem_cuda_linear_slab(&s, &o, 1, &in, &end, n));
+    size_t out_floats = 2 * 16 * GEM_CUDA_FEW * 40;
+    float *y = device_take(out_floats * 4), *a = product(SLAB, &one, dx, n),
+          *b = product(SLAB, &two, dx, n);
+    gem_cuda_slab_out to = {&last, y, 40};
+    gem_cuda_slab_in from = {.from = GEM_CUDA_FROM_PACKED, .packed = p};
+    DO(gem_cuda_linear_slab(&s, &to, 1, &from, NULL, n));
+    DO(cudaStreamSynchronize(s.stream));
+    uint16_t *h = host_copy(p.h, 8 * (size_t)ff * 2);
+    float *scale = host_copy(p.scale, 8 * (size_t)ff / 8 * 4), *got = host_copy(y, out_floats * 4);
+    float *w = malloc((size_t)ff * 4);
+    double worst = 0, worst_next = 0;
+    for (int64_t i = 0; i < n * ff; i++) {
+        double want = a[i] / (1 + exp(-(double)a[i])) * b[i], top = 0;
+        for (int64_t j = i / 8 * 8; j < i / 8 * 8 + 8; j++)
+            top = fmax(top, fabs(a[j] / (1 + exp(-(double)a[j])) * b[j]));
+        double v = (double)gem_f16_to_f32(h[i]) * scale[i / 8];
+        worst = fmax(worst, fabs(v - want) / (fabs(want) * 0x1p-11 + top * 0x1p-20 + 1e-30));
+    }
+    int parts = gem_cuda_slab_parts(&s, &to, 1, n);
+    for (int64_t r = 0; r < 40; r++) {
+        gem_dequantize_row(t, next + (size_t)r * next_bytes, w, (size_t)ff);
+        for (int32_t c = 0; c < n; c++) {
+            double sum = 0, abs_sum = 0, w_sum = 0, top = 0, v = 0;
+            for (int64_t i = 0; i < ff; i++) {
+                double act = (double)gem_f16_to_f32(h[c * ff + i]) * scale[(c * ff + i) / 8];
+                sum += w[i] * act;
+                abs_sum += fabs(w[i] * act);
+                w_sum += fabs(w[i]);
+                top = fmax(top, fabs(act));
+            }
+            for (int j = 0; j < parts; j++)
+                v += got[((size_t)j * GEM_CUDA_FEW + (size_t)c) * 40 + (size_t)r];
+            worst_next =
+                fmax(worst_next, fabs(v - sum) / (abs_sum * 0x1p-17 + w_sum * top * 0x1p-20));
+        }
+    }
+    report(worst <= 1, "gated", gem_dtype_get(t)->name, k, ff, n, worst);
+    report(worst_next <= 1, "from packed", gem_dtype_get(t)->name, k, ff, n, worst_next);
+    cudaFree((void *)one.data), cudaFree((void *)two.data), cudaFree((void *)last.data);
+    cudaFree(data), cudaFree(p.h), cudaFree(p.scale), cudaFree(y), cudaFree(dx);
+    free(gate), free(up), free(next), free(x), free(a), free(b), free(h), free(scale), free(got),
+        free(w);
+}
+
+/* A residual sum and its norm, as f32 and packed, against doubles; a row's bits alone. */
+static void check_sum(int64_t d, bool post)
+{
+    enum { N = 3, PARTS = 4 };
+    const size_t row = (size_t)d * 4;
+    float *x = any_floats(N * (size_t)d, 5), *src = any_floats(PARTS * N * (size_t)d, 3),
+          *norms = any_floats(2 * (size_t)d, 1);
+    float *dsrc = device_copy(src, PARTS * N * row), *dn = device_copy(norms, 2 * row);
+    float *got[2][3]; /* x, dst, scale */
+    uint16_t *h[2];
+    for (int i = 0; i < 2; i++) { /* the last row with the others, and alone */
+        const int64_t from = i ? N - 1 : 0;
+        float *dx = device_copy(x, N * row), *dst = device_take(N * row);
+        gem_cuda_packed p = {device_take(N * row / 2), device_take(N * row / 8), d};
+        gem_cuda_sum sum = {
+            .x = dx + from * d,
+            .dst = dst + from * d,
+            .post = post ? dn : NULL,
+            .next = dn + d,
+            .ldx = d,
+            .ld = d,
+            .d = d,
+            .src = {.data = dsrc + from * d, .part_stride = N * d, .ld = d, .n_parts = PARTS},
+            .packed = {p.h + from * d, p.scale + from * d / 8, d},
+            .eps = 1e-6f,
+            .out_scale = 0.75f};
+        DO(gem_cuda_residual(&s, &sum, i ? 1 : N));
+        DO(cudaStreamSynchronize(s.stream));
+        got[i][0] = host_copy(dx, N * row), got[i][1] = host_copy(dst, N * row);
+        got[i][2] = host_copy(p.scale, N * row / 8), h[i] = host_copy(p.h, N * row / 2);
+        cudaFree(dx), cudaFree(dst), cudaFree(p.h), cudaFree(p.scale);
+    }
+    const size_t last = (N - 1) * (size_t)d;
+    report(memcmp(got[0][0] + last, got[1][0] + last, row) == 0 &&
+               memcmp(got[0][1] + last, got[1][1] + last, row) == 0 &&
+               memcmp(h[0] + last, h[1] + last, row / 2) == 0 &&
+               memcmp(got[0][2] + last / 8, got[1][2] + last / 8, row / 8) == 0,
+           "sum alone", "", d, post, 0, 0);
+    double worst[3] = {0}, *want = malloc((size_t)d * sizeof(*want));
+    for (int64_t r = 0; r < N; r++) {
+        double square = 0, all = 0;
+        for (int64_t i = 0; i < d; i++) {
+            want[i] = 0;
+            for (int j = 0; j < PARTS; j++)
+                want[i] += src[(j * N + r) * d + i];
+            square += want[i] * want[i];
+        }
+        const double f = post ? 1 / sqrt(square / (double)d + 1e-6) : 1;
+        for (int64_t i = 0; i < d; i++) {
+            double v = want[i] * f * (post ? norms[i] : 1), size = fabs(x[r * d + i]) + fabs(v);
+            for (int j = 0; j < PARTS; j++) /* parts may cancel */
+                size += fabs(src[(j * N + r) * d + i] * f) * 4;
+            want[i] = (x[r * d + i] + v) * 0.75;
+            all += want[i] * want[i];
+            worst[0] = fmax(worst[0], fabs(got[0][0][r * d + i] - want[i]) / (size * 0x1p-20));
+            want[i] = got[0][0][r * d + i]; /* the norm is judged by what it was given */
+        }
+        for (int64_t i = 0; i < d; i++)
+            want[i] *= norms[d + i] / sqrt(all / (double)d + 1e-6);
+        for (int64_t i = 0; i < d; i++) {
+            double top = 0,
+                   v = (double)gem_f16_to_f32(h[0][r * d + i]) * got[0][2][(r * d + i) / 8];
+            for (int64_t j = i / 8 * 8; j < i / 8 * 8 + 8; j++)
+                top = fmax(top, fabs(want[j]));
+            worst[1] = fmax(worst[1], fabs(got[0][1][r * d + i] - want[i]) /
+                                          (fabs(want[i]) * 0x1p-18 + 1e-30));
+            worst[2] = fmax(worst[2],
+                            fabs(v - want[i]) / (fabs(want[i]) * 0x1p-11 + top * 0x1p-22 + 1e-30));
+        }
+    }
+    report(worst[0] <= 1, "sum", "", d, post, 0, worst[0]);
+    report(worst[1] <= 1, "norm of sum", "", d, post, 0, worst[1]);
+    report(worst[2] <= 1, "packed sum", "", d, post, 0, worst[2]);
+    for (int i = 0; i < 2; i++)
+        free(got[i][0]), free(got[i][1]), free(got[i][2]), free(h[i]);
+    cudaFree(dsrc), cudaFree(dn);
+    free(x), free(src), free(norms), free(want);
+}
+
 /* ---- attention ---- */
 
 typedef struct shape {
@@ -230,10 +387,17 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
         .q_stride = (int64_t)hd,
         .q_scale = 1};
     DO(gem_cuda_append(&s, &put, &kv, &in, (int32_t)len));
-    gem_cuda_queries queries = {
-        dq, (int64_t)qw, (int64_t)stride, a.heads, a.gated, dst, (int64_t)((size_t)a.heads * hd)};
+    gem_cuda_queries queries = {dq,
+                                (int64_t)qw,
+                                (int64_t)stride,
+                                a.heads,
+                                a.gated,
+                                dst,
+                                (int64_t)((size_t)a.heads * hd),
+                                {.data = dq, .ld = (int64_t)qw, .n_parts = 1},
+                                {0}};
     if (how < 2) {
-        DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, n, how == 0, partial, turn));
+        DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, NULL, n, how == 0, partial, turn));
     } else {
         int count = 0, most = GEM_CUDA_MAX_GROUP / (a.heads / a.kv_heads);
         for (int32_t r = 0; r < n; r += most)
@@ -296,6 +460,95 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
     free(k), free(v), free(q), free(table), free(all), free(block), free(got), free(p), free(want);
 }
 
+/* A row alone that brings its own key and value has the bits of append and attention apart, in the
+ * pages too. */
+static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
+{
+    const size_t hd = (size_t)a.hd, stride = a.gated ? 2 * hd : hd, qw = (size_t)a.heads * stride,
+                 kvw = (size_t)a.kv_heads * hd;
+    const int32_t n_pages = pos / GEM_PAGE + 1;
+    const size_t pool_bytes = (size_t)2 * GEM_PAGE * kvw * 2 * (size_t)n_pages,
+                 turns = GEM_CUDA_FEW * 8 * (size_t)a.kv_heads;
+    float *q = any_floats(2 * qw, 0.3f), *k = any_floats(2 * kvw, 1), *v = any_floats(2 * kvw, 1),
+          *norms = any_floats(2 * hd, 1), *cs = any_floats(2 * hd, 1);
+    uint16_t *noise = malloc(pool_bytes), *pool[2];
+    int32_t *table = malloc((size_t)n_pages * 4), ids[2] = {pos, 0};
+    for (size_t i = 0; i < pool_bytes / 2; i++)
+        noise[i] = (uint16_t)(any_u32() & 0xbbffu);
+    for (int32_t i = 0; i < n_pages; i++)
+        table[i] = n_pages - 1 - i;
+    float *dq = device_copy(q, 2 * qw * 4), *dk = device_copy(k, 2 * kvw * 4),
+          *dv = device_copy(v, 2 * kvw * 4), *dn = device_copy(norms, 2 * hd * 4),
+          *dcs = device_copy(cs, 2 * hd * 4), *out[2];
+    int32_t *d_table = device_copy(table, (size_t)n_pages * 4), *d_ids = device_copy(ids, 8);
+    const gem_cuda_rows rows = {d_ids, d_ids, d_ids + 1, d_ids};
+    float *partial = device_take(gem_cuda_partial_floats(a.heads, a.kv_heads, a.hd) * 4);
+    int32_t *turn = device_take(turns * 4);
+    DO(cudaMemset(turn, 0, turns * 4));
+    for (int i = 0; i < 2; i++) {
+        uint8_t *d_pool = device_copy(noise, pool_bytes);
+        float *q_out = device_take(qw * 4), *dst = device_take((size_t)a.heads * hd * 4);
+        gem_cuda_kv kv = {d_pool, d_table, n_pages, a.kv_heads, a.hd, a.window, true};
+        gem_cuda_qkv raw = {.q = {dq, NULL, NULL, (int64_t)qw, (int64_t)qw, 2},
+                            .k = {dk, NULL, NULL, (int64_t)kvw, (int64_t)kvw, 2},
+                            .v = {dv, NULL, NULL, (int64_t)kvw, (int64_t)kvw, 2},
+                            .q_out = q_out,
+                            .ldq = (int64_t)qw,
+                            .cs = dcs,
+                            .sn = dcs + hd,
+                            .half = half,
+                            .n_heads = a.heads,
+                            .q_stride = (int64_t)stride,
+                            .q_norm = dn,
+                            .k_norm = dn + hd,
+                            .eps = 1e-6f,
+                            .q_scale = 0.125f,
+                            .v_norm = v_from_k,
+                            .v_from_k = v_from_k};
+        gem_cuda_queries queries = {q_out,
+                                    (int64_t)qw,
+                                    (int64_t)stride,
+                                    a.heads,
+                                    a.gated,
+                                    dst,
+                                    (int64_t)((size_t)a.heads * hd),
+                                    {.data = q_out, .ld = (int64_t)qw, .n_parts = 1},
+                                    {0}};
+        if (i) queries.gate = raw.q;
+        if (!i) DO(gem_cuda_append(&s, &raw, &kv, &rows, 1));
+        DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, i ? &raw : NULL, 1, true, partial,
+                                 turn));
+        DO(cudaStreamSynchronize(s.stream));
+        out[i] = host_copy(dst, (size_t)a.heads * hd * 4);
+        pool[i] = host_copy(d_pool, pool_bytes);
+        cudaFree(d_pool), cudaFree(q_out), cudaFree(dst);
+    }
+    char label[64];
+    snprintf(label, sizeof(label), "hd %d heads %d/%d", a.hd, a.heads, a.kv_heads);
+    report(memcmp(out[0], out[1], (size_t)a.heads * hd * 4) == 0, "alone attends", label, a.window,
+           pos, half, 0);
+    report(memcmp(pool[0], pool[1], pool_bytes) == 0, "alone appends", label, a.window, pos, half,
+           0);
+    cudaFree(dq), cudaFree(dk), cudaFree(dv), cudaFree(dn), cudaFree(dcs), cudaFree(d_table),
+        cudaFree(d_ids), cudaFree(partial), cudaFree(turn);
+    free(q), free(k), free(v), free(norms), free(cs), free(noise), free(table);
+    for (int i = 0; i < 2; i++)
+        free(out[i]), free(pool[i]);
+}
+
+static void alone(void)
+{
+    static const shape shapes[] = {{512, 8, 1, 0, true, false},
+                                   {256, 4, 2, 100, true, false},
+                                   {256, 6, 1, 0, true, true},
+                                   {128, 12, 1, 0, true, false},
+                                   {64, 4, 2, 0, true, true}};
+    static const int32_t at[] = {0, 15, 16, 63, 64, 250, 3000};
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        for (size_t j = 0; j < ARRAY_LEN(at); j++)
+            check_alone(shapes[i], at[j], i % 2 == 0, shapes[i].hd / (j % 2 ? 2 : 8));
+}
+
 static void attention(bool quick)
 {
     static const shape shapes[] = {
@@ -341,7 +594,16 @@ int main(int argc, char **argv)
             check_product(SLAB, t, k[j], j == 3 ? 5000 : 300, 8);
             check_product(SLAB, t, k[j], 2112, 5);
         }
+        check_product(SLAB, t, 256, 13000, 2); /* places cut between tiles */
+        check_gated(t, 512, 256, 1);
+        check_gated(t, 512, 256 * 48, 8);
+        check_gated(t, 1280, 256 * 13, 3);
     }
+    check_sum(5376, true);
+    check_sum(512, false);
+    check_sum(12288, true);
+    check_sum(8224, true);
+    alone();
     attention(quick);
     printf("%d cases, %d failed\n", n_cases, n_failed);
     return n_failed != 0;

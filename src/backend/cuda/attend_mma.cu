@@ -6,10 +6,14 @@
  * of eight query heads needs no padding: scores' = K q', the maximum over positions by three
  * shuffles, probabilities to f16 and turned around by movmatrix, output' += V' p'. Warps merge
  * through shared memory, parts by the merge of attend_split.cu, both in ascending order. Positions
- * that earlier tokens wrote are fetched before the kernel ahead has ended. Bound: memory, 4 bytes
- * of keys and values a position and dim. Figures: docs/cuda.md. */
+ * that earlier tokens wrote are fetched before the kernel ahead has ended.
+ *
+ * A row alone does without the append kernel: each CTA norms and rotates its own queries, and the
+ * one that sees the row's position also its key and value, which go into the page and over the
+ * fetched tile. Same steps and order of sums as append (attend_split.cu): same bits. Bound: memory,
+ * 4 bytes of keys and values a position and dim. Figures: docs/cuda.md. */
+#include "backend/cuda/heads.cuh"
 #include "backend/cuda/mma.cuh"
-#include "backend/cuda/parts.cuh"
 #include "backend/cuda/ring.cuh"
 
 namespace
@@ -24,14 +28,21 @@ __device__ inline uint32_t turned(uint32_t x)
     return y;
 }
 
-template <int HD>
+/* Queries as f16 in shared memory, rows apart by this: no bank is hit twice. */
+template <int HD> __host__ __device__ constexpr int query_ld()
+{
+    return HD + 8;
+}
+
+template <int HD, bool ALONE>
 __global__ void __launch_bounds__(THREADS)
-    attend_mma(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
-               float *partial, int64_t partial_ld, int32_t *turn)
+    attend_mma(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, gem_cuda_qkv raw,
+               int32_t max_splits, float *partial, int64_t partial_ld, int32_t *turn)
 {
     extern __shared__ __align__(128) uint8_t smem[];
     __shared__ bool is_last;
     __shared__ float stat[2][WARPS][QUERIES]; /* maximum and sum of each warp */
+    __shared__ float both[3][QUERIES];        /* maximum, sum, its inverse */
     __shared__ __align__(8) uint64_t bars[WARPS][SLOTS];
     constexpr int BYTES = TILE * HD * 2, TILES = HD / 16;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -40,7 +51,7 @@ __global__ void __launch_bounds__(THREADS)
     const int n_q = min((int)QUERIES, head * group + group - h0);
     const int64_t r = blockIdx.z;
     uint8_t *ring = smem + warp * SLOTS * BYTES;
-    dependents_go();
+    if (!ALONE) dependents_go();
     /* ids and tables were uploaded before the first kernel of this batch */
     const int32_t pos = __ldcg(rows.pos + r), seq = __ldcg(rows.seq + r);
     const part p = part_of(kv, pos, (int32_t)blockIdx.x, max_splits);
@@ -57,24 +68,25 @@ __global__ void __launch_bounds__(THREADS)
                             const __half *page = page_part<__half>(kv, seq, at, head);
                             return page + (load % 2 ? GEM_PAGE * HD : 0) + at % GEM_PAGE * HD;
         };
-    const auto old = [&](int32_t load) { /* not written by this batch: rows of it are few */
-                                         return (tile0 + warp + load / 2 * WARPS) * TILE + TILE +
-                                                    GEM_CUDA_FEW <=
-                                                pos;
+    /* not written by this batch: rows of it are few, and a row alone brings its own */
+    const auto old = [&](int32_t load) {
+        return ALONE || (tile0 + warp + load / 2 * WARPS) * TILE + TILE + GEM_CUDA_FEW <= pos;
     };
     const int32_t n_loads = 2 * n_tiles;
+    one_head<HD> q_norm; /* constants: before the wait */
+    if (ALONE) q_norm.vector(raw.q_norm, lane);
     int32_t issued = 0;
 #if __CUDA_ARCH__ >= 900
     const uint64_t policy = evict_first();
     if (lane == 0)
         for (int i = 0; i < SLOTS; i++)
-            barrier_init(&bars[warp][i]);
+            barrier_init(shared_at(&bars[warp][i]));
     barriers_visible();
     __syncwarp();
     const auto issue = [&] {
         if (lane == 0)
-            fetch(ring + issued % SLOTS * BYTES, source(issued), BYTES, &bars[warp][issued % SLOTS],
-                  policy);
+            fetch(shared_at(ring) + issued % SLOTS * BYTES, source(issued), BYTES,
+                  shared_at(&bars[warp][issued % SLOTS]), policy);
         issued++;
     };
     while (issued < min(n_loads, (int32_t)SLOTS) && old(issued))
@@ -95,11 +107,62 @@ __global__ void __launch_bounds__(THREADS)
         issue();
 #endif
 
+    /* a row alone: its queries, key and value, f16 */
+    __half *own_q = (__half *)(smem + WARPS * SLOTS * BYTES), *own_k = own_q + 8 * query_ld<HD>(),
+           *own_v = own_k + HD;
+    if (ALONE) {
+        float *spare = (float *)(own_v + HD) + warp * HD;
+        const int n_heads = n_q + (pos / GEM_PAGE == p.last ? 2 : 0); /* q heads, k, v */
+        const int slot = pos % GEM_PAGE;
+        __half *page = page_part<__half>(kv, seq, pos, head);
+        one_head<HD> cs, sn, now, next;
+        const auto load = [&](int i) {
+            if (i >= n_heads) return;
+            const bool query = i<n_q, value = i> n_q;
+            next.load(query                    ? raw.q
+                      : value && !raw.v_from_k ? raw.v
+                                               : raw.k,
+                      r, query ? (h0 + i) * raw.q_stride : (int64_t)head * HD, lane);
+        };
+        cs.angles(raw.cs + r * raw.half, raw.half, lane);
+        sn.angles(raw.sn + r * raw.half, raw.half, lane);
+#pragma unroll 1
+        for (int i = warp - WARPS; i < n_heads; i += WARPS) { /* one ahead */
+            now = next;
+            load(i + WARPS);
+            if (i < 0) continue;
+            const float *norm = i < n_q ? raw.q_norm : i == n_q ? raw.k_norm : NULL;
+            if (i > n_q) {
+                now.scale(raw.v_norm ? now.rms(raw.eps) : 1.0f);
+            } else {
+                if (i == n_q && norm) q_norm.vector(norm, lane); /* its last use here is over */
+                if (norm) now.norm(q_norm, raw.eps);
+                now.rotate(cs, sn, raw.half, spare, lane);
+            }
+            if (i < n_q) {
+                now.scale(raw.q_scale);
+                now.store(own_q + i * query_ld<HD>(), lane);
+            } else {
+                now.to_page(page);
+                now.store(i > n_q ? own_v : own_k, lane);
+                now.store_page(page + (i > n_q ? GEM_PAGE * HD : 0), slot, lane);
+            }
+        }
+        __syncthreads();
+    }
+    /* late, lest what the next kernel fetches ahead stands in the way of the loads above */
+    if (ALONE) dependents_go();
+
     uint32_t x[TILES][2]; /* queries as the k x 8 side */
 #pragma unroll
     for (int i = 0; i < TILES; i++)
 #pragma unroll
         for (int j = 0; j < 2; j++) {
+            if (ALONE) {
+                const __half *from = own_q + g * query_ld<HD>() + 2 * t;
+                x[i][j] = g < n_q ? *(const uint32_t *)(from + 16 * i + 8 * j) : 0;
+                continue;
+            }
             float2 v = make_float2(0, 0);
             if (g < n_q)
                 v = __ldcg((const float2 *)(q.data + r * q.ld + (h0 + g) * q.stride + 16 * i +
@@ -116,7 +179,7 @@ __global__ void __launch_bounds__(THREADS)
 
     const auto await_load = [&](int32_t load) {
 #if __CUDA_ARCH__ >= 900
-        await(&bars[warp][load % SLOTS], (uint32_t)(load / SLOTS & 1));
+        await(shared_at(&bars[warp][load % SLOTS]), (uint32_t)(load / SLOTS & 1));
 #else
         await_group(SLOTS);
 #endif
@@ -129,11 +192,21 @@ __global__ void __launch_bounds__(THREADS)
         issue();
 #endif
     };
+    /* The row's own key or value over what was fetched for its position. */
+    const auto bring = [&](int32_t i, int32_t load, const __half *own) {
+        const int32_t at = (tile0 + warp + i * WARPS) * TILE, row = pos - at;
+        if (!ALONE || row < 0 || row >= TILE) return;
+        uint8_t *to = ring + load % SLOTS * BYTES + row * HD * 2;
+        for (int c = lane; c < HD / 8; c += 32)
+            *(uint4 *)(to + ((c ^ (row & 7)) << 4)) = *(const uint4 *)(own + 8 * c);
+        __syncwarp();
+    };
     for (int32_t i = 0; i < n_tiles; i++) {
         const uint32_t keys = shared_at(ring + 2 * i % SLOTS * BYTES);
         const uint32_t values = shared_at(ring + (2 * i + 1) % SLOTS * BYTES);
         float s[2][4] = {}; /* two chains: even and odd steps */
         await_load(2 * i);
+        bring(i, 2 * i, own_k);
 #pragma unroll
         for (int k = 0; k < TILES; k++) {
             uint32_t a[4];
@@ -172,6 +245,7 @@ __global__ void __launch_bounds__(THREADS)
         __half2 h0v = __floats2half2_rn(v[0], v[1]), h1v = __floats2half2_rn(v[2], v[3]);
         const uint32_t b0 = turned(*(uint32_t *)&h0v), b1 = turned(*(uint32_t *)&h1v);
         await_load(2 * i + 1);
+        bring(i, 2 * i + 1, own_v);
 #pragma unroll
         for (int j = 0; j < TILES; j++) {
             uint32_t a[4];
@@ -192,33 +266,52 @@ __global__ void __launch_bounds__(THREADS)
         }
     }
     __syncthreads();
-    float *out = (float *)smem + warp * QUERIES * HD; /* [query][dim] */
+    if (threadIdx.x < QUERIES) { /* what each warp's part counts */
+        const int c = threadIdx.x;
+        float top = -INFINITY, total = 0;
+        for (int w = 0; w < WARPS; w++)
+            top = fmaxf(top, stat[0][w][c]);
+        for (int w = 0; w < WARPS; w++) {
+            const float f = expf(stat[0][w][c] - top);
+            total = fmaf(f, stat[1][w][c], total);
+            stat[0][w][c] = f;
+        }
+        both[0][c] = top;
+        both[1][c] = total;
+        both[2][c] = 1.0f / total;
+    }
+    constexpr int LD = HD + 4;                        /* no bank is hit twice */
+    float *out = (float *)smem + warp * QUERIES * LD; /* [query][dim] */
 #pragma unroll
     for (int j = 0; j < TILES; j++)
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            out[(2 * t + k % 2) * HD + 16 * j + g + 8 * (k / 2)] = o[j][k];
+            out[(2 * t + k % 2) * LD + 16 * j + g + 8 * (k / 2)] = o[j][k];
     __syncthreads();
-    for (int i = threadIdx.x; i < n_q * HD; i += THREADS) {
-        int c = i / HD, d = i % HD;
-        float top = -INFINITY, total = 0, sum = 0;
-        for (int w = 0; w < WARPS; w++)
-            top = fmaxf(top, stat[0][w][c]);
+    const bool whole = p.n == 1; /* nothing to merge with */
+    for (int i = threadIdx.x; i < n_q * HD / 4; i += THREADS) {
+        const int c = i / (HD / 4), d = i % (HD / 4) * 4;
+        float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
         for (int w = 0; w < WARPS; w++) {
-            if (stat[0][w][c] == -INFINITY) continue;
-            float f = expf(stat[0][w][c] - top);
-            total = fmaf(f, stat[1][w][c], total);
-            sum = fmaf(f, ((float *)smem)[(w * QUERIES + c) * HD + d], sum);
+            const float f = stat[0][w][c];
+            const float4 x = *(const float4 *)((float *)smem + (w * QUERIES + c) * LD + d);
+            sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
+            sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
+        }
+        if (whole) {
+            put_four(q, r, h0 + c, HD, d, sum, both[2][c]);
+            continue;
         }
         float *to =
             partial + ((r * q.n_heads + h0 + c) * (max_splits + 1) + blockIdx.x) * partial_ld;
-        to[d] = sum;
+        *(float4 *)(to + d) = sum;
         if (d == 0) {
-            to[HD] = top;
-            to[HD + 1] = total;
+            to[HD] = both[0][c];
+            to[HD + 1] = both[1][c];
         }
     }
-    if (!turn) return;
+    if (!turn || whole) return;
     /* The CTA that comes last merges the parts, in ascending order whoever it is. */
     __threadfence();
     __syncthreads();
@@ -246,32 +339,38 @@ __global__ void __launch_bounds__(THREADS)
             sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
             sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
         }
-        put(q, r, h0 + c, HD, d, sum.x / total);
-        put(q, r, h0 + c, HD, d + 1, sum.y / total);
-        put(q, r, h0 + c, HD, d + 2, sum.z / total);
-        put(q, r, h0 + c, HD, d + 3, sum.w / total);
+        put_four(q, r, h0 + c, HD, d, sum, 1.0f / total);
     }
 }
 
 template <int HD> size_t smem_bytes()
 {
-    return (size_t)WARPS * SLOTS * TILE * HD * 2; /* the merge takes WARPS * 8 * HD * 4, less */
+    return (size_t)WARPS * SLOTS * TILE * HD *
+               2 /* the merge takes WARPS * 8 * (HD + 4) * 4, less */
+           + 8 * query_ld<HD>() * 2 + 2 * HD * 2 + WARPS * HD * 4;
 }
 
 template <int HD>
 cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_rows *rows,
-                const gem_cuda_queries *q, int32_t n, int32_t splits, float *partial, int32_t *turn)
+                const gem_cuda_queries *q, const gem_cuda_qkv *raw, int32_t n, int32_t splits,
+                float *partial, int32_t *turn)
 {
+    const gem_cuda_qkv none = {};
     int group = q->n_heads / kv->n_kv_heads, groups = (group + QUERIES - 1) / QUERIES;
     dim3 grid((unsigned)splits + 1, (unsigned)(kv->n_kv_heads * groups), (unsigned)n);
-    return launch(s, attend_mma<HD>, grid, THREADS, smem_bytes<HD>(), *kv, *rows, *q, splits,
-                  partial, (int64_t)HD + 4, turn);
+    return launch(s, raw ? attend_mma<HD, true> : attend_mma<HD, false>, grid, THREADS,
+                  smem_bytes<HD>(), *kv, *rows, *q, raw ? *raw : none, splits, partial,
+                  (int64_t)HD + 4, turn);
 }
 
 template <int HD> cudaError_t init()
 {
-    return cudaFuncSetAttribute(attend_mma<HD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)smem_bytes<HD>());
+    const int bytes = (int)smem_bytes<HD>();
+    cudaError_t e = cudaFuncSetAttribute(attend_mma<HD, false>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return e ? e
+             : cudaFuncSetAttribute(attend_mma<HD, true>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
 } // namespace
@@ -290,18 +389,19 @@ bool gem_cuda_mma_merges(const gem_cuda_kv *kv, const gem_cuda_queries *q, int32
 }
 
 cudaError_t gem_cuda_attend_mma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
-                                const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
-                                int32_t splits, float *partial, int32_t *turn)
+                                const gem_cuda_rows *rows, const gem_cuda_queries *q,
+                                const gem_cuda_qkv *raw, int32_t n, int32_t splits, float *partial,
+                                int32_t *turn)
 {
     switch (kv->head_dim) {
     case 64:
-        return run<64>(s, kv, rows, q, n, splits, partial, turn);
+        return run<64>(s, kv, rows, q, raw, n, splits, partial, turn);
     case 128:
-        return run<128>(s, kv, rows, q, n, splits, partial, turn);
+        return run<128>(s, kv, rows, q, raw, n, splits, partial, turn);
     case 256:
-        return run<256>(s, kv, rows, q, n, splits, partial, turn);
+        return run<256>(s, kv, rows, q, raw, n, splits, partial, turn);
     case 512:
-        return run<512>(s, kv, rows, q, n, splits, partial, turn);
+        return run<512>(s, kv, rows, q, raw, n, splits, partial, turn);
     }
     return cudaErrorInvalidValue;
 }

@@ -9,23 +9,12 @@
  *   depend on load or company.
  * Bound: memory in f32 (16 bytes feed 32 multiplies a lane); f16 needs the conversion too and stays
  * further from the roof. */
-#include "backend/cuda/parts.cuh"
+#include "backend/cuda/heads.cuh"
 
 namespace
 {
 
 enum { THREADS = 256, WARPS = THREADS / 32, MAX_DIM = 512 };
-
-/* Not finite becomes 0; f16 saturates: a page's values are always finite. */
-__device__ inline float to_page(float x, float *)
-{
-    return fabsf(x) <= 3.402823466e38f ? x : 0.0f;
-}
-__device__ inline __half to_page(float x, __half *)
-{
-    x = fabsf(x) <= 3.402823466e38f ? x : 0.0f;
-    return __float2half_rn(fminf(fmaxf(x, -65504.0f), 65504.0f));
-}
 
 /* Four dims a thread: as many loads as can stand in flight at once. */
 enum { APPEND_THREADS = MAX_DIM / 4 };
@@ -55,15 +44,10 @@ __device__ inline float2 block_sum2(float a, float b, float *shared)
 }
 
 /* Dims i..i+3 of a position; they share a 16-byte chunk. */
-__device__ inline void put4(float *page, int at, float4 x)
+template <class E> __device__ inline void put4(E *page, int at, float4 x)
 {
-    *(float4 *)(page + at) =
-        make_float4(to_page(x.x, page), to_page(x.y, page), to_page(x.z, page), to_page(x.w, page));
-}
-__device__ inline void put4(__half *page, int at, float4 x)
-{
-    __half h[4] = {to_page(x.x, page), to_page(x.y, page), to_page(x.z, page), to_page(x.w, page)};
-    *(uint2 *)(page + at) = *(uint2 *)h;
+    put4(page + at, make_float4(page_value(x.x, page), page_value(x.y, page), page_value(x.z, page),
+                                page_value(x.w, page)));
 }
 
 template <class E>
@@ -293,7 +277,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* grid: head, row */
 __global__ void merge(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
-                      const float *partial, int64_t partial_ld)
+                      const float *partial, int64_t partial_ld, bool whole_done)
 {
     __shared__ float weight[GEM_CUDA_MAX_SPLITS + 1];
     const int hd = kv.head_dim;
@@ -301,6 +285,7 @@ __global__ void merge(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, in
     dependents_go();
     dependency_wait();
     const part p = part_of(kv, __ldcg(rows.pos + r), 0, max_splits);
+    if (p.n == 1 && whole_done) return; /* the part's own CTA has finished it */
     const float *in = partial + (r * q.n_heads + h) * (max_splits + 1) * partial_ld;
     float top = -INFINITY, total = 0;
     for (int i = 0; i < p.n; i++)
@@ -365,23 +350,24 @@ size_t gem_cuda_partial_floats(int n_heads, int n_kv_heads, int head_dim)
 }
 
 cudaError_t gem_cuda_attend_split(const gem_cuda_stream *s, const gem_cuda_kv *kv,
-                                  const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
-                                  bool split, float *partial, int32_t *turn)
+                                  const gem_cuda_rows *rows, const gem_cuda_queries *q,
+                                  const gem_cuda_qkv *raw, int32_t n, bool split, float *partial,
+                                  int32_t *turn)
 {
     const bool mma = split && gem_cuda_mma_head(s, kv->head_dim, kv->f16);
     const int group = q->n_heads / kv->n_kv_heads;
     int32_t splits = split ? gem_cuda_max_splits(kv->n_kv_heads, group, mma) : 1;
     cudaError_t e;
     if (mma && gem_cuda_mma_merges(kv, q, splits))
-        return gem_cuda_attend_mma(s, kv, rows, q, n, splits, partial, turn);
+        return gem_cuda_attend_mma(s, kv, rows, q, raw, n, splits, partial, turn);
     if (mma)
-        e = gem_cuda_attend_mma(s, kv, rows, q, n, splits, partial, NULL);
+        e = gem_cuda_attend_mma(s, kv, rows, q, raw, n, splits, partial, NULL);
     else
         e = kv->f16 ? by_group<__half>(s, kv, rows, q, n, splits, partial)
                     : by_group<float>(s, kv, rows, q, n, splits, partial);
     if (e || splits == 1) return e;
     return launch(s, merge, dim3((unsigned)q->n_heads, (unsigned)n), 128, 0, *kv, *rows, *q, splits,
-                  (const float *)partial, (int64_t)kv->head_dim + 4);
+                  (const float *)partial, (int64_t)kv->head_dim + 4, mma);
 }
 
 template <class E, int G> static cudaError_t raise_smem()
@@ -396,6 +382,7 @@ cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s)
     if (!e) e = gem_cuda_flash_init(s);
     if (!e) e = gem_cuda_mma_init(s);
     if (!e) e = gem_cuda_recurrent_init();
+    if (!e) e = gem_cuda_many_init();
     if (!e) e = raise_smem<float, 8>();
     if (!e) e = raise_smem<__half, 8>();
     return e;

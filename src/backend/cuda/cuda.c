@@ -128,6 +128,7 @@ static gem_status open_device(gem_backend *be, gem_error *err)
     snprintf(be->device, sizeof(be->device), "%s", p.name);
     be->s.n_sms = p.multiProcessorCount;
     be->s.max_smem = p.sharedMemPerBlockOptin;
+    be->s.clusters = p.major >= 9;
     be->launch = p.major >= 9 ? GEM_CUDA_LAUNCH_PDL : GEM_CUDA_LAUNCH_GRAPH;
     if ((e = cudaStreamCreateWithFlags(&be->s.stream, cudaStreamNonBlocking)))
         return gem_cuda_fail(err, e, "making a stream");
@@ -170,6 +171,13 @@ static void take_work(gem_backend *be)
     be->ld_logits = (int64_t)gem_round_up((uint64_t)p->n_vocab, 32);
     be->logits = take(be, (size_t)be->opt.n_logits * (size_t)be->ld_logits, sizeof(float));
     be->head_part = take(be, (size_t)be->head_parts * few * (size_t)be->ld_logits, sizeof(float));
+    be->summed.width = (int64_t)gem_round_up((uint64_t)p->d_model, 256);
+    be->summed.h = take(be, few * (size_t)be->summed.width, sizeof(uint16_t));
+    be->summed.scale = take(be, few * (size_t)be->summed.width / 8, sizeof(float));
+    be->joint = take(be, tiles ? padded * (size_t)be->joint_width : 0, sizeof(float));
+    be->packed.width = be->joint_width / 2;
+    be->packed.h = take(be, few * (size_t)be->packed.width, sizeof(uint16_t));
+    be->packed.scale = take(be, few * (size_t)be->packed.width / 8, sizeof(float));
     be->via = take(be, (size_t)be->opt.n_logits * widest, sizeof(float));
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->op[i].kind == GEM_OP_ATTEND) {
@@ -177,7 +185,11 @@ static void take_work(gem_backend *be)
             size_t n = gem_cuda_partial_floats(p->op[i].attend.n_heads, l->n_kv_heads, l->head_dim);
             partial = GEM_MAX(partial, n);
             be->turns = GEM_MAX(be->turns, few * 8 * (size_t)l->n_kv_heads);
+            be->attended.width =
+                GEM_MAX(be->attended.width, (int64_t)p->op[i].attend.n_heads * l->head_dim);
         }
+    be->attended.h = take(be, few * (size_t)be->attended.width, sizeof(uint16_t));
+    be->attended.scale = take(be, few * (size_t)be->attended.width / 8, sizeof(float));
     be->partial = take(be, partial, sizeof(float));
     be->turn = take(be, be->turns, sizeof(int32_t));
     be->wh_values = tiles ? GEM_MAX(WH_BYTES / sizeof(uint16_t), GEM_CUDA_TILE * max_k) : 0;
@@ -197,9 +209,12 @@ static void count_parts(gem_backend *be)
 {
     for (size_t i = 0; i < be->plan->n_ops; i++) {
         const gem_cuda_op *o = &be->op[i];
-        for (int j = 0; j < GEM_CUDA_LINEARS && o->w[j]; j++) {
+        for (int j = 0; !o->joint && j < GEM_CUDA_LINEARS && o->w[j]; j++) {
             if (!o->w[j]->slabs) continue;
+            const gem_cuda_slab_out out = {.w = o->w[j]};
             int parts = 2 * gem_cuda_slab_slices(o->w[j]->dtype, o->w[j]->k, &be->s);
+            if (o->op->kind == GEM_OP_HEAD && gem_cuda_slab_parts(&be->s, &out, 1, 1) == 1)
+                parts = 0; /* goes to the logits */
             int *n = o->op->kind == GEM_OP_LINEAR ? &be->n_parts[o->op->linear.dst[j]]
                      : o->op->kind == GEM_OP_HEAD ? &be->head_parts
                                                   : NULL;

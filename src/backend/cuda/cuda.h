@@ -23,8 +23,9 @@ enum {
     GEM_CUDA_MAX_GROUP = 64   /* query heads on one KV head */
 };
 
-/* Rows of f32 as they stand in memory: value(r, i) = bias[i] + scale[r] * (p[0] + p[1] + ...),
- * p[j] = data[j * part_stride + r * ld + i]. bias, scale: NULL when absent. */
+/* Rows of f32 as they stand in memory: value(r, i) = bias[i] + scale[r] * (a + b), a and b the sums
+ * of the first and of the last half of the parts p[j] = data[j * part_stride + r * ld + i], each in
+ * order; n_parts is 1 or even. bias, scale: NULL when absent. */
 typedef struct gem_cuda_view {
     const float *data;
     const float *bias;
@@ -34,11 +35,18 @@ typedef struct gem_cuda_view {
     int32_t n_parts;
 } gem_cuda_view;
 
-/* A weight on the device: rows as in the file, or slabs (slab.cuh). */
+/* Rows of f16, each run of 8 values under a power of two: value = h * scale. scale 0: all are 0. */
+typedef struct gem_cuda_packed {
+    uint16_t *h;  /* [GEM_CUDA_FEW][width] */
+    float *scale; /* [GEM_CUDA_FEW][width / 8] */
+    int64_t width;
+} gem_cuda_packed;
+/* A weight on the device: rows as in the file, or slabs (slab.cuh). With `up`: two weights in one,
+ * 8 rows of `tensor` (the gate) and the same 8 of `up` by turns, so that a tile holds both. */
 typedef struct gem_cuda_weight {
-    const gem_tensor *tensor; /* borrowed */
-    const uint8_t *data;      /* device */
-    size_t bytes;             /* there */
+    const gem_tensor *tensor, *up; /* borrowed; up: NULL when alone */
+    const uint8_t *data;           /* device */
+    size_t bytes;                  /* there */
     gem_dtype dtype;
     bool slabs;
     int64_t k, n_rows, row_bytes;
@@ -48,7 +56,7 @@ typedef struct gem_cuda_weight {
  * device before it touches what that one wrote). */
 typedef struct gem_cuda_stream {
     cudaStream_t stream;
-    bool pdl;
+    bool pdl, clusters; /* clusters: the device has them */
     int n_sms;
     size_t max_smem; /* bytes of shared memory a CTA may have */
 } gem_cuda_stream;
@@ -73,10 +81,16 @@ cudaError_t gem_cuda_angles(const gem_cuda_stream *s, const int32_t *pos, int32_
                             const double *freq, int half, float *cs, float *sn);
 cudaError_t gem_cuda_norm(const gem_cuda_stream *s, gem_cuda_view src, const float *w, int32_t n,
                           int64_t d, float eps, float *dst, int64_t ld);
-/* x = (x + [rms(src, post)]) * out_scale; if next: dst = rms(x, next) */
-cudaError_t gem_cuda_residual(const gem_cuda_stream *s, float *x, int64_t ldx, gem_cuda_view src,
-                              const float *post, const float *next, int32_t n, int64_t d, float eps,
-                              float out_scale, float *dst, int64_t ld);
+/* x = (x + [rms(src, post)]) * out_scale; if next: dst, packed = rms(x, next), each unless NULL */
+typedef struct gem_cuda_sum {
+    float *x, *dst;
+    const float *post, *next; /* f32[d] or NULL */
+    int64_t ldx, ld, d;       /* d: a multiple of 8 */
+    gem_cuda_view src;
+    gem_cuda_packed packed;
+    float eps, out_scale;
+} gem_cuda_sum;
+cudaError_t gem_cuda_residual(const gem_cuda_stream *s, const gem_cuda_sum *a, int32_t n);
 cudaError_t gem_cuda_glu(const gem_cuda_stream *s, gem_act act, gem_cuda_view gate,
                          gem_cuda_view up, int32_t n, int64_t d, float *dst, int64_t ld);
 cudaError_t gem_cuda_head_finish(const gem_cuda_stream *s, gem_cuda_view src, int32_t n,
@@ -88,6 +102,16 @@ cudaError_t gem_cuda_gather(const gem_cuda_stream *s, float *rows, int64_t ld, i
 cudaError_t gem_cuda_gather_ids(const gem_cuda_stream *s, int32_t *pos, int32_t *seq,
                                 const int32_t *row_of, int32_t n);
 
+/* ---- rows_many.cu: of the tile route; xh, scale: as gem_cuda_to_f16 leaves them ---- */
+
+/* x = (x + [rms(src, post)]) * out_scale, xh = rms(x, next); nothing else is written. */
+cudaError_t gem_cuda_sum_many(const gem_cuda_stream *s, const gem_cuda_sum *a, int32_t n,
+                              int32_t n_padded, uint16_t *xh, float *scale);
+/* xh[n_padded][d] of a joint weight's product: act(gate) * up. */
+bool gem_cuda_glu_many_fits(int64_t d);
+cudaError_t gem_cuda_glu_many(const gem_cuda_stream *s, gem_act act, gem_cuda_view both, int32_t n,
+                              int32_t n_padded, int64_t d, uint16_t *xh, float *scale);
+
 /* ---- linear_exact.cu: any type, any k, rows as in the file; f32 throughout ---- */
 cudaError_t gem_cuda_linear_exact(const gem_cuda_stream *s, const gem_cuda_weight *w,
                                   const float *x, int64_t ldx, int32_t n, float *y, int64_t ldy);
@@ -96,22 +120,38 @@ cudaError_t gem_cuda_linear_exact(const gem_cuda_stream *s, const gem_cuda_weigh
 
 typedef struct gem_cuda_slab_out {
     const gem_cuda_weight *w;
-    float *y; /* partial sums: [n_slices][2][n rows][ldy] */
+    float *y; /* [parts][GEM_CUDA_FEW rows][ldy] */
     int64_t ldy;
 } gem_cuda_slab_out;
-/* Slices of k that a weight of this width is cut into: 2 partial sums each. 0: no slab kernel. */
+/* Slices of k that a weight of this width is cut into. 0: no slab kernel. */
 int gem_cuda_slab_slices(gem_dtype t, int64_t k, const gem_cuda_stream *s);
 bool gem_cuda_slab_type(gem_dtype t);
 size_t gem_cuda_slab_bytes(gem_dtype t);
-/* What is multiplied: rows of `a`, or, with `gated`, act(a) * b. */
+/* Parts that a product of n rows leaves of each value (gem_cuda_view): 1, 2, or 2 a slice. */
+int gem_cuda_slab_parts(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
+                        int32_t n);
+typedef enum gem_cuda_slab_source {
+    GEM_CUDA_FROM_ROWS,  /* a */
+    GEM_CUDA_FROM_GATED, /* act(a) * b */
+    GEM_CUDA_FROM_PACKED /* packed */
+} gem_cuda_slab_source;
 typedef struct gem_cuda_slab_in {
-    gem_cuda_view a, b;
-    bool gated;
+    gem_cuda_slab_source from;
     gem_act act;
+    gem_cuda_view a, b;
+    gem_cuda_packed packed;
 } gem_cuda_slab_in;
-/* Weights of one type and one k that share an input. */
+/* What becomes of the products, besides going to y. */
+typedef struct gem_cuda_slab_end {
+    bool gated; /* one joint weight, one slice: act(gate) * up goes to `packed`, nothing to y */
+    gem_act act;
+    gem_cuda_packed packed;
+    float softcap; /* > 0: softcap * tanh(y / softcap); one part only */
+} gem_cuda_slab_end;
+/* Weights of one type and one k that share an input. end: NULL for none. */
 cudaError_t gem_cuda_linear_slab(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
-                                 const gem_cuda_slab_in *in, int32_t n);
+                                 const gem_cuda_slab_in *in, const gem_cuda_slab_end *end,
+                                 int32_t n);
 
 /* ---- linear_tile.cu: many rows, weights expanded to f16 ---- */
 /* xh[r][i] = f16(x[r][i] / scale[r]), scale a power of two that puts the row's maximum into
@@ -124,9 +164,10 @@ cudaError_t gem_cuda_linear_tile(const gem_cuda_stream *s, const uint16_t *xh, c
 
 /* ---- repack.cu ---- */
 /* Rows [row0, row0 + n) of the file at src into slabs of dst; row0 is a multiple of 16, and so is n
- * unless they are the last. */
+ * unless they are the last. half: 0 or 1 for the gate and the up rows of a joint weight, else -1.
+ */
 cudaError_t gem_cuda_repack(cudaStream_t s, gem_dtype t, const uint8_t *src, int64_t row0,
-                            int64_t n, int64_t n_rows, int64_t k, uint8_t *dst);
+                            int64_t n, int half, int64_t k, uint8_t *dst);
 /* f16[n][k] of rows [row0, row0 + n) */
 cudaError_t gem_cuda_expand(const gem_cuda_stream *s, const gem_cuda_weight *w, int64_t row0,
                             int64_t n, uint16_t *dst);
@@ -158,6 +199,10 @@ typedef struct gem_cuda_qkv {
 cudaError_t gem_cuda_append(const gem_cuda_stream *s, const gem_cuda_qkv *a, const gem_cuda_kv *kv,
                             const gem_cuda_rows *rows, int32_t n);
 
+/* rows_many.cu: the same, of many rows. */
+cudaError_t gem_cuda_append_many(const gem_cuda_stream *s, const gem_cuda_qkv *a,
+                                 const gem_cuda_kv *kv, const gem_cuda_rows *rows, int32_t n);
+
 /* Queries of n_heads heads, and where the result goes. gated: head_dim gate values behind each
  * query head; the result is multiplied by their sigmoid. */
 typedef struct gem_cuda_queries {
@@ -167,22 +212,28 @@ typedef struct gem_cuda_queries {
     bool gated;
     float *dst;
     int64_t ld_dst;
+    gem_cuda_view gate;     /* of the rows that hold them; the flash kernel reads data */
+    gem_cuda_packed packed; /* split route: where the result goes instead of dst, when h is set */
 } gem_cuda_queries;
 
 /* Parts a sequence is cut into at most; their borders depend on the position alone. */
 int gem_cuda_max_splits(int n_kv_heads, int group, bool mma);
-/* split: parts of a sequence side by side, then a merge in ascending order (`partial`: see
+/* raw: for one row with f16 pages of a gem_cuda_mma_head, split: its q, k and v as projected; they
+ * are normed, rotated and appended here, q's data is not read. NULL: that has been done.
+ * split: parts of a sequence side by side, then a merge in ascending order (`partial`: see
  * gem_cuda_partial_floats; turn: GEM_CUDA_FEW * 8 * KV heads counters, zero between runs);
  * otherwise one CTA walks all of a row's keys. */
 cudaError_t gem_cuda_attend_split(const gem_cuda_stream *s, const gem_cuda_kv *kv,
-                                  const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
-                                  bool split, float *partial, int32_t *turn);
+                                  const gem_cuda_rows *rows, const gem_cuda_queries *q,
+                                  const gem_cuda_qkv *raw, int32_t n, bool split, float *partial,
+                                  int32_t *turn);
 /* attend_mma.cu: the same for f16 pages of some head sizes, by tensor cores; leaves the merge to
  * another kernel when turn is NULL. */
 bool gem_cuda_mma_head(const gem_cuda_stream *s, int head_dim, bool f16);
 cudaError_t gem_cuda_attend_mma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
-                                const gem_cuda_rows *rows, const gem_cuda_queries *q, int32_t n,
-                                int32_t splits, float *partial, int32_t *turn);
+                                const gem_cuda_rows *rows, const gem_cuda_queries *q,
+                                const gem_cuda_qkv *raw, int32_t n, int32_t splits, float *partial,
+                                int32_t *turn);
 /* Whether few enough parts meet for the last CTA to merge them itself. */
 bool gem_cuda_mma_merges(const gem_cuda_kv *kv, const gem_cuda_queries *q, int32_t splits);
 size_t gem_cuda_partial_floats(int n_heads, int n_kv_heads, int head_dim);
@@ -239,6 +290,7 @@ cudaError_t gem_cuda_mma_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_slab_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_flash_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_tile_init(const gem_cuda_stream *s);
+cudaError_t gem_cuda_many_init(void);
 
 #ifdef __cplusplus
 }

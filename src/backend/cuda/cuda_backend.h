@@ -17,7 +17,10 @@ typedef struct gem_cuda_op {
     const gem_op *op;
     const gem_cuda_weight *w[GEM_CUDA_LINEARS];
     const float *bias[GEM_CUDA_LINEARS];
-    bool joins_next;   /* glu: only the slab product behind it reads its result */
+    bool joins_next;   /* glu, residual, attend: the op behind it reads it as slab products do */
+    bool all_slabs;    /* linear, head: every weight */
+    bool read_once;    /* residual: the op behind it alone reads the norm */
+    bool joint;        /* linear: w[0] holds the gate and the up rows of the glu behind it */
     const float *v[3]; /* norm: w; qkv: q_norm, k_norm; residual: post_norm, next_norm; conv: w;
                           delta: a, dt_bias, norm */
     int recurrent;     /* which of the recurrent layers */
@@ -55,7 +58,11 @@ struct gem_backend {
     float *part[GEM_PLAN_MAX_BUFS]; /* partial sums of slab products; NULL: none come here */
     int n_parts[GEM_PLAN_MAX_BUFS];
     float *head_part, *logits, *via, *partial;
-    int32_t *turn; /* counters of attend_mma */
+    gem_cuda_packed summed, attended; /* of the decode route: norms of residual sums, heads */
+    float *joint;           /* [n_batch][joint_width]: rows of joint weights, of the tile route */
+    gem_cuda_packed packed; /* gated rows of the decode route */
+    int64_t joint_width;    /* 0: there are no joint weights */
+    int32_t *turn;          /* counters of attend_mma */
     size_t turns;
     int head_parts;
     int64_t ld_logits;

@@ -14,8 +14,15 @@ typedef struct pass {
     int32_t n_wanted;
     int list; /* of blocks: 0 all rows, 1 the wanted ones */
     gem_cuda_view view[GEM_PLAN_MAX_BUFS];
-    gem_cuda_view raw; /* what the last convolution read: its tail is kept behind the delta rule */
-    const gem_op *glu; /* left to the slab product that comes next; NULL: none */
+    gem_cuda_view
+        conv_src; /* what the last convolution read: its tail is kept behind the delta rule */
+    /* left to the slab product that comes next */
+    gem_cuda_slab_source source;
+    const gem_op *glu;      /* of GEM_CUDA_FROM_GATED */
+    gem_cuda_packed packed; /* of GEM_CUDA_FROM_PACKED */
+    bool joint;             /* gate and up of the glu that comes next stand in be->joint */
+    bool in_xh;             /* the next product's rows stand in be->xh already */
+    gem_cuda_qkv raw;       /* left to the attention that comes next, when raw.n_heads > 0 */
 } pass;
 
 static gem_cuda_view plain(const gem_backend *be, gem_buf b)
@@ -53,71 +60,121 @@ typedef struct target {
     gem_cuda_view *view;
 } target;
 
-static cudaError_t linear(const pass *p, const gem_cuda_op *o, int n, gem_buf src, const target *t)
+/* What the next slab product reads: rows of src, or what was left to it. */
+static gem_cuda_slab_in slab_input(const pass *p, gem_buf src)
+{
+    gem_cuda_slab_in in = {.from = p->source, .packed = p->packed};
+    if (p->source == GEM_CUDA_FROM_ROWS) in.a = plain(p->be, src);
+    if (p->source == GEM_CUDA_FROM_GATED) {
+        in.a = p->view[p->glu->glu.gate];
+        in.b = p->view[p->glu->glu.up];
+        in.act = p->glu->glu.act;
+    }
+    return in;
+}
+
+/* Up to GEM_CUDA_FEW rows, or exact mode with any number. */
+static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src, const target *t,
+                              const gem_cuda_slab_end *end)
 {
     const gem_backend *be = p->be;
-    const float *x = be->buf[src];
-    int64_t ldx = be->ld[src];
-    gem_cuda_slab_in in = {.a = plain(be, src)};
-    if (p->glu)
-        in = (gem_cuda_slab_in){p->view[p->glu->glu.gate], p->view[p->glu->glu.up], true,
-                                p->glu->glu.act};
-    bool few = p->n <= GEM_CUDA_FEW, tiles = !few && !be->opt.exact;
     cudaError_t e = cudaSuccess;
-    if (tiles) {
-        int32_t padded = (int32_t)gem_round_up((uint64_t)p->n, GEM_CUDA_TILE);
-        e = gem_cuda_to_f16(&be->s, x, ldx, p->n, padded, o->w[0]->k, be->xh, be->scale);
-    }
     for (int i = 0; i < n && !e;) {
         const gem_cuda_weight *w = o->w[i];
         gem_cuda_slab_out out[GEM_CUDA_LINEARS];
-        int count = 0;
-        *t[i].view =
-            (gem_cuda_view){.data = t[i].y, .bias = o->bias[i], .ld = t[i].ld, .n_parts = 1};
-        if (tiles) {
-            t[i].view->row_scale = be->scale;
-            e = tile(p, w, t[i].y, t[i].ld, t[i].y != be->logits);
-            i++;
-            continue;
-        }
+        int count = 0, first = i;
         if (!w->slabs) {
-            e = gem_cuda_linear_exact(&be->s, w, x, ldx, p->n, t[i].y, t[i].ld);
+            *t[i].view =
+                (gem_cuda_view){.data = t[i].y, .bias = o->bias[i], .ld = t[i].ld, .n_parts = 1};
+            e = gem_cuda_linear_exact(&be->s, w, be->buf[src], be->ld[src], p->n, t[i].y, t[i].ld);
             i++;
             continue;
         }
-        for (; i < n && o->w[i]->slabs && o->w[i]->dtype == w->dtype; i++, count++) {
+        for (; i < n && o->w[i]->slabs && o->w[i]->dtype == w->dtype; i++, count++)
             out[count] = (gem_cuda_slab_out){o->w[i], t[i].part, t[i].ld};
-            *t[i].view = (gem_cuda_view){
-                .data = t[i].part,
-                .bias = o->bias[i],
-                .part_stride = GEM_CUDA_FEW * t[i].ld,
-                .ld = t[i].ld,
-                .n_parts = 2 * gem_cuda_slab_slices(w->dtype, w->k, &be->s),
-            };
-        }
-        e = gem_cuda_linear_slab(&be->s, out, count, &in, p->n);
+        const int parts = gem_cuda_slab_parts(&be->s, out, count, p->n);
+        for (int j = first; j < i; j++)
+            *t[j].view = (gem_cuda_view){.data = t[j].part,
+                                         .bias = o->bias[j],
+                                         .part_stride = GEM_CUDA_FEW * t[j].ld,
+                                         .ld = t[j].ld,
+                                         .n_parts = parts};
+        const gem_cuda_slab_in in = slab_input(p, src);
+        e = gem_cuda_linear_slab(&be->s, out, count, &in, end, p->n);
+    }
+    p->source = GEM_CUDA_FROM_ROWS;
+    return e;
+}
+
+static int32_t padded_rows(const pass *p)
+{
+    return (int32_t)gem_round_up((uint64_t)p->n, GEM_CUDA_TILE);
+}
+
+static cudaError_t linear_many(pass *p, const gem_cuda_op *o, int n, gem_buf src, const target *t)
+{
+    const gem_backend *be = p->be;
+    cudaError_t e = cudaSuccess;
+    if (!p->in_xh)
+        e = gem_cuda_to_f16(&be->s, be->buf[src], be->ld[src], p->n, padded_rows(p), o->w[0]->k,
+                            be->xh, be->scale);
+    p->in_xh = false;
+    for (int i = 0; i < n && !e; i++) {
+        *t[i].view = (gem_cuda_view){.data = t[i].y,
+                                     .bias = o->bias[i],
+                                     .row_scale = be->scale,
+                                     .ld = t[i].ld,
+                                     .n_parts = 1};
+        e = tile(p, o->w[i], t[i].y, t[i].ld, t[i].y != be->logits);
     }
     return e;
 }
 
+static bool few_rows(const pass *p)
+{
+    return p->n <= GEM_CUDA_FEW || p->be->opt.exact;
+}
+
 static cudaError_t linear_op(pass *p, const gem_cuda_op *o)
 {
+    gem_backend *be = p->be;
     const gem_op *op = o->op;
     target t[GEM_CUDA_LINEARS];
+    if (o->joint) {
+        const gem_op *glu = op + 1;
+        const gem_cuda_slab_end end = {true, glu->glu.act, be->packed, 0};
+        gem_cuda_view none;
+        t[0] = (target){be->joint, be->joint, o->w[0]->n_rows, &none};
+        if (!few_rows(p)) {
+            p->joint = true;
+            return linear_many(p, o, 1, op->linear.src, t);
+        }
+        cudaError_t e = linear_few(p, o, 1, op->linear.src, t, &end);
+        p->source = GEM_CUDA_FROM_PACKED;
+        p->packed = be->packed;
+        return e;
+    }
     for (int i = 0; i < op->linear.n; i++) {
         gem_buf b = op->linear.dst[i];
-        t[i] = (target){p->be->buf[b], p->be->part[b], p->be->ld[b], &p->view[b]};
+        t[i] = (target){be->buf[b], be->part[b], be->ld[b], &p->view[b]};
     }
-    return linear(p, o, op->linear.n, op->linear.src, t);
+    return few_rows(p) ? linear_few(p, o, op->linear.n, op->linear.src, t, NULL)
+                       : linear_many(p, o, op->linear.n, op->linear.src, t);
 }
 
 static cudaError_t head(pass *p, const gem_cuda_op *o)
 {
     gem_backend *be = p->be;
     gem_cuda_view v;
-    target t = {be->logits, be->head_part, be->ld_logits, &v};
-    cudaError_t e = linear(p, o, 1, o->op->head.src, &t);
-    if (!e)
+    cudaError_t e;
+    const bool few = few_rows(p);
+    /* no parts: the product finishes the logits itself */
+    const bool whole = few && o->w[0]->slabs && be->head_parts == 0;
+    const gem_cuda_slab_end end = {.softcap = whole ? o->op->head.softcap : 0};
+    target t = {be->logits, whole ? be->logits : be->head_part, be->ld_logits, &v};
+    e = few ? linear_few(p, o, 1, o->op->head.src, &t, &end)
+            : linear_many(p, o, 1, o->op->head.src, &t);
+    if (!e && !whole)
         e = gem_cuda_head_finish(&be->s, v, p->n, be->plan->n_vocab, o->op->head.softcap,
                                  be->logits, be->ld_logits);
     if (e) return e;
@@ -167,12 +224,19 @@ static cudaError_t qkv(pass *p, const gem_cuda_op *o)
         .v_from_k = op->qkv.v_from_k,
     };
     p->view[op->qkv.q] = plain(be, op->qkv.q);
-    return gem_cuda_append(&be->s, &a, &kv, &p->rows, p->n);
+    if (p->n == 1 && p->n_wanted == 1 && !be->opt.exact && !be->attend_ref &&
+        gem_cuda_mma_head(&be->s, kv.head_dim, kv.f16)) {
+        p->raw = a;
+        return cudaSuccess;
+    }
+    return few_rows(p) ? gem_cuda_append(&be->s, &a, &kv, &p->rows, p->n)
+                       : gem_cuda_append_many(&be->s, &a, &kv, &p->rows, p->n);
 }
 
-static cudaError_t attend(pass *p, const gem_op *op)
+static cudaError_t attend(pass *p, const gem_cuda_op *o)
 {
     gem_backend *be = p->be;
+    const gem_op *op = o->op;
     gem_cuda_kv kv = kv_of(be, op->layer);
     gem_cuda_queries q = {
         .data = be->buf[op->attend.q],
@@ -184,9 +248,17 @@ static cudaError_t attend(pass *p, const gem_op *op)
         .ld_dst = be->ld[op->attend.dst],
     };
     bool few = p->n <= GEM_CUDA_FEW && !be->attend_ref;
+    const gem_cuda_qkv left = p->raw, *raw = left.n_heads ? &left : NULL;
+    q.gate = raw ? raw->q : plain(be, op->attend.q);
+    p->raw.n_heads = 0;
+    if (few && !be->opt.exact && o->joins_next) {
+        q.packed = p->packed = be->attended;
+        p->source = GEM_CUDA_FROM_PACKED;
+    }
     p->view[op->attend.dst] = plain(be, op->attend.dst);
     if (few || be->opt.exact || be->attend_ref || !gem_cuda_flash_head(kv.head_dim))
-        return gem_cuda_attend_split(&be->s, &kv, &p->rows, &q, p->n, few, be->partial, be->turn);
+        return gem_cuda_attend_split(&be->s, &kv, &p->rows, &q, raw, p->n, few, be->partial,
+                                     be->turn);
     int g = 0;
     while (be->group[g] != q.n_heads / kv.n_kv_heads)
         g++;
@@ -202,10 +274,10 @@ static cudaError_t conv(pass *p, const gem_cuda_op *o)
     gem_backend *be = p->be;
     const gem_op *op = o->op;
     gem_cuda_recurrent c = gem_cuda_recurrent_of(be, o->recurrent);
-    p->raw = p->view[op->conv.src];
+    p->conv_src = p->view[op->conv.src];
     p->view[op->conv.dst] = plain(be, op->conv.dst);
-    return gem_cuda_conv(&be->s, &c, p->raw, o->v[0], op->conv.eps, p->n, be->buf[op->conv.dst],
-                         be->ld[op->conv.dst]);
+    return gem_cuda_conv(&be->s, &c, p->conv_src, o->v[0], op->conv.eps, p->n,
+                         be->buf[op->conv.dst], be->ld[op->conv.dst]);
 }
 
 static cudaError_t delta(pass *p, const gem_cuda_op *o)
@@ -230,7 +302,7 @@ static cudaError_t delta(pass *p, const gem_cuda_op *o)
         .ld_dst = be->ld[b],
     };
     p->view[b] = plain(be, b);
-    return gem_cuda_delta_rule(&be->s, &c, GEM_MIN(p->n, be->n_seqs), p->raw, &d, p->n);
+    return gem_cuda_delta_rule(&be->s, &c, GEM_MIN(p->n, be->n_seqs), p->conv_src, &d, p->n);
 }
 
 /* ---- the op list ---- */
@@ -262,6 +334,62 @@ static cudaError_t select_wanted(pass *p, size_t i)
     return e;
 }
 
+static cudaError_t residual(pass *p, const gem_cuda_op *o)
+{
+    gem_backend *be = p->be;
+    const gem_op *op = o->op;
+    const gem_buf b = op->residual.dst, x = op->residual.x;
+    gem_cuda_sum a = {.x = be->buf[x],
+                      .dst = b >= 0 ? be->buf[b] : NULL,
+                      .post = o->v[0],
+                      .next = o->v[1],
+                      .ldx = be->ld[x],
+                      .ld = b >= 0 ? be->ld[b] : 0,
+                      .d = be->plan->d_model,
+                      .src = p->view[op->residual.src],
+                      .eps = op->residual.eps,
+                      .out_scale = op->residual.out_scale};
+    if (b >= 0) p->view[b] = plain(be, b);
+    if (!few_rows(p) && o->read_once) {
+        p->in_xh = true;
+        return gem_cuda_sum_many(&be->s, &a, p->n, padded_rows(p), be->xh, be->scale);
+    }
+    if (p->n <= GEM_CUDA_FEW && o->joins_next) {
+        a.packed = be->summed;
+        p->packed = be->summed;
+        p->source = GEM_CUDA_FROM_PACKED;
+        if (o->read_once && o[1].all_slabs) a.dst = NULL;
+    }
+    return gem_cuda_residual(&be->s, &a, p->n);
+}
+
+static cudaError_t glu(pass *p, const gem_cuda_op *o)
+{
+    gem_backend *be = p->be;
+    const gem_op *op = o->op;
+    const gem_buf b = op->glu.dst;
+    const gem_cuda_view gate = p->view[op->glu.gate], up = p->view[op->glu.up];
+    if (o > be->op && o[-1].joint && few_rows(p))
+        return cudaSuccess; /* done by the product before */
+    if (p->joint) {
+        const int64_t width = o[-1].w[0]->n_rows;
+        const gem_cuda_view both = {
+            .data = be->joint, .row_scale = be->scale, .ld = width, .n_parts = 1};
+        p->joint = false;
+        p->in_xh = true;
+        return gem_cuda_glu_many(&be->s, op->glu.act, both, p->n, padded_rows(p), width / 2, be->xh,
+                                 be->scale);
+    }
+    if (o->joins_next && p->n <= GEM_CUDA_FEW) {
+        p->glu = op;
+        p->source = GEM_CUDA_FROM_GATED;
+        return cudaSuccess;
+    }
+    p->view[b] = plain(be, b);
+    return gem_cuda_glu(&be->s, op->glu.act, gate, up, p->n, be->plan->buf_width[b], be->buf[b],
+                        be->ld[b]);
+}
+
 static cudaError_t one_op(pass *p, const gem_cuda_op *o)
 {
     gem_backend *be = p->be;
@@ -279,37 +407,20 @@ static cudaError_t one_op(pass *p, const gem_cuda_op *o)
         p->view[b] = plain(be, b);
         return gem_cuda_norm(&be->s, p->view[op->norm.src], o->v[0], p->n, d, op->norm.eps,
                              be->buf[b], be->ld[b]);
-    case GEM_OP_LINEAR: {
-        cudaError_t e = linear_op(p, o);
-        p->glu = NULL;
-        return e;
-    }
+    case GEM_OP_LINEAR:
+        return linear_op(p, o);
     case GEM_OP_QKV:
         return qkv(p, o);
     case GEM_OP_ATTEND:
-        return attend(p, op);
+        return attend(p, o);
     case GEM_OP_CONV:
         return conv(p, o);
     case GEM_OP_DELTA:
         return delta(p, o);
     case GEM_OP_RESIDUAL:
-        b = op->residual.dst;
-        if (b >= 0) p->view[b] = plain(be, b);
-        return gem_cuda_residual(&be->s, be->buf[op->residual.x], be->ld[op->residual.x],
-                                 p->view[op->residual.src], o->v[0], o->v[1], p->n, d,
-                                 op->residual.eps, op->residual.out_scale,
-                                 b >= 0 ? be->buf[b] : NULL, b >= 0 ? be->ld[b] : 0);
-    case GEM_OP_GLU: {
-        gem_cuda_view gate = p->view[op->glu.gate], up = p->view[op->glu.up];
-        b = op->glu.dst;
-        if (o->joins_next && p->n <= GEM_CUDA_FEW) {
-            p->glu = op;
-            return cudaSuccess;
-        }
-        p->view[b] = plain(be, b);
-        return gem_cuda_glu(&be->s, op->glu.act, gate, up, p->n, be->plan->buf_width[b], be->buf[b],
-                            be->ld[b]);
-    }
+        return residual(p, o);
+    case GEM_OP_GLU:
+        return glu(p, o);
     case GEM_OP_HEAD:
         return head(p, o);
     default:

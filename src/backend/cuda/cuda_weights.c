@@ -7,16 +7,18 @@
 
 enum { STAGING_BYTES = 64 << 20, ALIGN = 256 };
 
-static gem_cuda_weight *add(gem_backend *be, const gem_tensor *t)
+/* up: the other half of a joint weight, or NULL. */
+static gem_cuda_weight *add(gem_backend *be, const gem_tensor *t, const gem_tensor *up)
 {
     for (size_t i = 0; i < be->n_weights; i++)
-        if (be->weight[i].tensor == t) return &be->weight[i];
+        if (be->weight[i].tensor == t && be->weight[i].up == up) return &be->weight[i];
     gem_cuda_weight *w = &be->weight[be->n_weights++];
     bool whole = be->opt.exact || be->opt.no_repack;
     w->tensor = t;
+    w->up = up;
     w->dtype = t->dtype;
     w->k = (int64_t)t->dim[0];
-    w->n_rows = (int64_t)t->dim[1];
+    w->n_rows = (int64_t)t->dim[1] * (up ? 2 : 1);
     w->row_bytes = (int64_t)t->row_bytes;
     w->slabs = !whole && gem_cuda_slab_slices(t->dtype, w->k, &be->s) > 0;
     size_t tiles = ((size_t)w->n_rows + GEM_CUDA_SLAB_ROWS - 1) / GEM_CUDA_SLAB_ROWS;
@@ -73,7 +75,7 @@ static void count_vector(void *ctx, const float **slot, const float *v, int64_t 
 /* A gated activation whose result the next op alone reads, by slab products of one type: the kernel
  * of that op can compute it as it reads. Plans write their buffers anew before each use: the op
  * behind the next one reads none of this. */
-static bool joins_next(const gem_backend *be, size_t i)
+static bool glu_joins(const gem_backend *be, size_t i)
 {
     const gem_plan *p = be->plan;
     if (i + 2 >= p->n_ops || p->op[i].kind != GEM_OP_GLU || p->op[i + 1].kind != GEM_OP_LINEAR)
@@ -81,7 +83,100 @@ static bool joins_next(const gem_backend *be, size_t i)
     const gem_op *next = &p->op[i + 1], *behind = &p->op[i + 2];
     if (next->linear.src != p->op[i].glu.dst || next->linear.n != 1) return false;
     if (behind->kind != GEM_OP_RESIDUAL || behind->residual.src == p->op[i].glu.dst) return false;
-    return be->op[i + 1].w[0]->slabs;
+    const gem_tensor *t = next->linear.w[0];
+    return !be->opt.exact && !be->opt.no_repack &&
+           gem_cuda_slab_slices(t->dtype, (int64_t)t->dim[0], &be->s) > 0;
+}
+
+/* A residual sum whose norm the next op reads through slabs. */
+static bool residual_joins(const gem_backend *be, size_t i)
+{
+    const gem_plan *p = be->plan;
+    if (i + 1 >= p->n_ops || p->op[i].kind != GEM_OP_RESIDUAL || p->op[i].residual.dst < 0)
+        return false;
+    const gem_op *next = &p->op[i + 1];
+    gem_buf src = next->kind == GEM_OP_LINEAR ? next->linear.src
+                  : next->kind == GEM_OP_HEAD ? next->head.src
+                                              : -1;
+    const gem_cuda_weight *w = be->op[i + 1].w[0];
+    return src == p->op[i].residual.dst && w && w->slabs && w->k == p->d_model;
+}
+
+static bool reads(const gem_op *op, gem_buf b)
+{
+    switch (op->kind) {
+    case GEM_OP_NORM:
+        return op->norm.src == b;
+    case GEM_OP_LINEAR:
+        return op->linear.src == b;
+    case GEM_OP_QKV:
+        return op->qkv.q == b || op->qkv.k == b || op->qkv.v == b;
+    case GEM_OP_ATTEND:
+        return op->attend.q == b;
+    case GEM_OP_CONV:
+        return op->conv.src == b;
+    case GEM_OP_DELTA:
+        return op->delta.src == b || op->delta.z == b || op->delta.alpha == b ||
+               op->delta.beta == b;
+    case GEM_OP_RESIDUAL:
+        return op->residual.x == b || op->residual.src == b;
+    case GEM_OP_GLU:
+        return op->glu.gate == b || op->glu.up == b;
+    case GEM_OP_HEAD:
+        return op->head.src == b;
+    default:
+        return false;
+    }
+}
+
+/* A residual sum whose norm goes into the products of the next op and nowhere else before the next
+ * residual sum writes the buffer anew. */
+static bool residual_once(const gem_backend *be, size_t i)
+{
+    const gem_plan *p = be->plan;
+    const gem_op *op = &p->op[i];
+    if (op->kind != GEM_OP_RESIDUAL || op->residual.dst < 0 || i + 1 >= p->n_ops) return false;
+    const gem_buf b = op->residual.dst;
+    const gem_op *next = &p->op[i + 1];
+    const bool head = next->kind == GEM_OP_HEAD && next->head.src == b;
+    if (!head && (next->kind != GEM_OP_LINEAR || next->linear.src != b ||
+                  next->linear.w[0]->dim[0] != (uint64_t)p->d_model))
+        return false;
+    for (size_t j = i + 2; j < p->n_ops; j++) {
+        if (reads(&p->op[j], b)) return false;
+        if (p->op[j].kind == GEM_OP_RESIDUAL && p->op[j].residual.dst == b) return true;
+    }
+    return true;
+}
+
+/* Attention that slab products alone read. */
+static bool attend_joins(const gem_backend *be, size_t i)
+{
+    const gem_plan *p = be->plan;
+    if (i + 1 >= p->n_ops || p->op[i].kind != GEM_OP_ATTEND) return false;
+    const gem_buf b = p->op[i].attend.dst;
+    if (p->op[i + 1].kind != GEM_OP_LINEAR || p->op[i + 1].linear.src != b ||
+        !be->op[i + 1].all_slabs)
+        return false;
+    for (size_t j = i + 2; j < p->n_ops; j++) {
+        if (reads(&p->op[j], b)) return false;
+        if (p->op[j].kind == GEM_OP_ATTEND && p->op[j].attend.dst == b) return true;
+    }
+    return true;
+}
+
+/* Gate and up in one weight: of one type, in one slice, without bias, for the glu behind them. */
+static bool joint(const gem_backend *be, size_t i)
+{
+    const gem_plan *p = be->plan;
+    const gem_op *op = &p->op[i];
+    if (op->kind != GEM_OP_LINEAR || op->linear.n != 2 || !glu_joins(be, i + 1)) return false;
+    const gem_op *glu = &p->op[i + 1];
+    const gem_tensor *g = op->linear.w[0], *u = op->linear.w[1];
+    return glu->glu.gate == op->linear.dst[0] && glu->glu.up == op->linear.dst[1] &&
+           g->dtype == u->dtype && g->dim[0] == u->dim[0] && g->dim[1] == u->dim[1] &&
+           gem_cuda_glu_many_fits((int64_t)g->dim[1]) && !op->linear.bias[0] &&
+           !op->linear.bias[1] && gem_cuda_slab_slices(g->dtype, (int64_t)g->dim[0], &be->s) == 1;
 }
 
 gem_status gem_cuda_plan_weights(gem_backend *be, gem_error *err)
@@ -99,16 +194,28 @@ gem_status gem_cuda_plan_weights(gem_backend *be, gem_error *err)
         if (op->kind == GEM_OP_QKV || op->kind == GEM_OP_DELTA) be->last_append = i;
         for (int l = 0; l < op->layer; l++)
             o->recurrent += p->layer[l].n_kv_heads == 0;
-        if (op->kind == GEM_OP_EMBED) o->w[0] = add(be, op->embed.w);
-        if (op->kind == GEM_OP_HEAD) o->w[0] = add(be, op->head.w);
-        for (int j = 0; op->kind == GEM_OP_LINEAR && j < op->linear.n; j++)
-            o->w[j] = add(be, op->linear.w[j]);
+        o->joint = joint(be, i);
+        if (op->kind == GEM_OP_EMBED) o->w[0] = add(be, op->embed.w, NULL);
+        if (op->kind == GEM_OP_HEAD) o->w[0] = add(be, op->head.w, NULL);
+        if (o->joint) {
+            o->w[0] = add(be, op->linear.w[0], op->linear.w[1]);
+            be->joint_width = GEM_MAX(be->joint_width, o->w[0]->n_rows);
+        }
+        for (int j = 0; op->kind == GEM_OP_LINEAR && !o->joint && j < op->linear.n; j++)
+            o->w[j] = add(be, op->linear.w[j], NULL);
         for (int j = 0; op->kind != GEM_OP_EMBED && j < GEM_CUDA_LINEARS && o->w[j]; j++)
             be->decode_bytes += o->w[j]->bytes;
         vectors(be, o, count_vector, &total);
     }
-    for (size_t i = 0; i < p->n_ops; i++)
-        be->op[i].joins_next = joins_next(be, i);
+    for (size_t i = 0; i < p->n_ops; i++) {
+        be->op[i].all_slabs = be->op[i].w[0] != NULL;
+        for (int j = 0; j < GEM_CUDA_LINEARS && be->op[i].w[j]; j++)
+            be->op[i].all_slabs = be->op[i].all_slabs && be->op[i].w[j]->slabs;
+    }
+    for (size_t i = 0; i < p->n_ops; i++) {
+        be->op[i].joins_next = glu_joins(be, i) || residual_joins(be, i) || attend_joins(be, i);
+        be->op[i].read_once = residual_once(be, i);
+    }
     for (size_t i = 0; i < be->n_weights; i++) {
         size_t bytes = (size_t)gem_round_up(be->weight[i].bytes, ALIGN);
         if (!gem_add_ok(total, bytes, &total))
@@ -152,25 +259,33 @@ static void sent(loader *l, size_t bytes)
     if (o->progress) o->progress(o->progress_user, (double)l->done / (double)l->be->arena_bytes);
 }
 
-static void upload(loader *l, gem_cuda_weight *w)
+/* half: of a joint weight; -1: the tensor is all of the weight */
+static void upload_tensor(loader *l, gem_cuda_weight *w, const gem_tensor *t, int half)
 {
-    const gem_tensor *t = w->tensor;
-    size_t row = (size_t)w->row_bytes;
+    const size_t row = (size_t)w->row_bytes;
+    const int64_t n_rows = (int64_t)t->dim[1];
     int64_t step = (int64_t)(STAGING_BYTES / row) / GEM_CUDA_SLAB_ROWS * GEM_CUDA_SLAB_ROWS;
     if (step < 1) {
         l->e = cudaErrorInvalidValue; /* refused at open: see check_plan */
         return;
     }
-    w->data = l->at;
-    for (int64_t r = 0; r < w->n_rows && !l->e; r += step) {
-        int64_t n = GEM_MIN(step, w->n_rows - r);
+    for (int64_t r = 0; r < n_rows && !l->e; r += step) {
+        int64_t n = GEM_MIN(step, n_rows - r);
         size_t bytes = (size_t)n * row;
         uint8_t *to = w->slabs ? NULL : l->at + (size_t)r * row;
         uint8_t *raw = send(l, to, t->data + (size_t)r * row, bytes);
         if (!l->e && w->slabs)
-            l->e = gem_cuda_repack(l->be->s.stream, w->dtype, raw, r, n, w->n_rows, w->k, l->at);
+            l->e = gem_cuda_repack(l->be->s.stream, w->dtype, raw, r, n, half, w->k, l->at);
         sent(l, bytes);
     }
+    gem_gguf_drop_pages(l->be->opt.file, t);
+}
+
+static void upload(loader *l, gem_cuda_weight *w)
+{
+    w->data = l->at;
+    upload_tensor(l, w, w->tensor, w->up ? 0 : -1);
+    if (w->up) upload_tensor(l, w, w->up, 1);
     l->at += gem_round_up(w->bytes, ALIGN);
 }
 
@@ -197,10 +312,8 @@ gem_status gem_cuda_load_weights(gem_backend *be, gem_error *err)
         if (!l.e) l.e = cudaEventCreateWithFlags(&l.copied[i], cudaEventDisableTiming);
         if (!l.e) l.e = cudaEventRecord(l.copied[i], be->s.stream);
     }
-    for (size_t i = 0; i < be->n_weights && !l.e; i++) {
+    for (size_t i = 0; i < be->n_weights && !l.e; i++)
         upload(&l, &be->weight[i]);
-        gem_gguf_drop_pages(be->opt.file, be->weight[i].tensor);
-    }
     for (size_t i = 0; i < be->plan->n_ops && !l.e; i++)
         vectors(be, &be->op[i], upload_vector, &l);
     if (!l.e) l.e = cudaStreamSynchronize(be->s.stream);

@@ -24,31 +24,56 @@ __device__ inline void dependency_wait()
 #endif
 }
 
+/* cluster: CTAs along x that make one, on devices that have clusters */
 template <class... P, class... A>
-cudaError_t launch(const gem_cuda_stream *s, void (*kernel)(P...), dim3 grid, dim3 block,
-                   size_t smem, A... args)
+cudaError_t launch_clusters(const gem_cuda_stream *s, void (*kernel)(P...), dim3 grid, dim3 block,
+                            unsigned cluster, size_t smem, A... args)
 {
     cudaLaunchConfig_t c = {};
-    cudaLaunchAttribute pdl = {};
-    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    pdl.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attrs[2] = {};
+    unsigned n = 0;
+    if (cluster > 1) {
+        attrs[n].id = cudaLaunchAttributeClusterDimension;
+        attrs[n].val.clusterDim.x = cluster;
+        attrs[n].val.clusterDim.y = attrs[n].val.clusterDim.z = 1;
+        n++;
+    }
+    if (s->pdl) {
+        attrs[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attrs[n].val.programmaticStreamSerializationAllowed = 1;
+        n++;
+    }
     c.gridDim = grid;
     c.blockDim = block;
     c.dynamicSmemBytes = smem;
     c.stream = s->stream;
-    c.attrs = &pdl;
-    c.numAttrs = s->pdl ? 1 : 0;
+    c.attrs = attrs;
+    c.numAttrs = n;
     return cudaLaunchKernelEx(&c, kernel, P(args)...);
+}
+
+template <class... P, class... A>
+cudaError_t launch(const gem_cuda_stream *s, void (*kernel)(P...), dim3 grid, dim3 block,
+                   size_t smem, A... args)
+{
+    return launch_clusters(s, kernel, grid, block, 1, smem, args...);
 }
 
 /* Activations are read past L1: an earlier kernel wrote them. */
 __device__ inline float view_at(const gem_cuda_view &v, int64_t r, int64_t i)
 {
     const float *p = v.data + r * v.ld + i;
-    float sum = __ldcg(p);
+    const int half = (v.n_parts + 1) / 2;
+    float sum = __ldcg(p), rest = 0;
 #pragma unroll 4
-    for (int j = 1; j < v.n_parts; j++)
-        sum += __ldcg(p + j * v.part_stride);
+    for (int j = 1; j < v.n_parts; j++) {
+        float x = __ldcg(p + j * v.part_stride);
+        if (j < half)
+            sum += x;
+        else
+            rest = j == half ? x : rest + x;
+    }
+    if (v.n_parts > 1) sum += rest;
     if (v.row_scale) sum *= __ldcg(v.row_scale + r);
     if (v.bias) sum += v.bias[i];
     return sum;
@@ -70,17 +95,24 @@ __device__ inline bool page_swizzled(int hd, const __half *)
     return hd % 64 == 0;
 }
 
-/* V groups of four values, i[] apart: the loads of four partial sums stand side by side. */
-template <int V>
+__device__ inline float4 add4(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* V groups of four values, i[] apart: the loads of Q parts stand side by side. */
+template <int V, int Q = 4>
 __device__ inline void view_at4(const gem_cuda_view &v, int64_t r, const int64_t i[V],
                                 const bool in[V], float4 out[V])
 {
     const float4 zero = make_float4(0, 0, 0, 0);
-    const float scale = v.row_scale ? __ldcg(v.row_scale + r) : 1.0f;
-    for (int j = 0; j < v.n_parts; j += 4) {
-        float4 x[4][V];
+    const int half = (v.n_parts + 1) / 2;
+    float4 rest[V];
+#pragma unroll 1
+    for (int j = 0; j < v.n_parts; j += Q) {
+        float4 x[Q][V];
 #pragma unroll
-        for (int q = 0; q < 4; q++)
+        for (int q = 0; q < Q; q++)
 #pragma unroll
             for (int c = 0; c < V; c++)
                 x[q][c] = j + q < v.n_parts && in[c]
@@ -88,19 +120,24 @@ __device__ inline void view_at4(const gem_cuda_view &v, int64_t r, const int64_t
                                                         r * v.ld + i[c]))
                               : zero;
 #pragma unroll
-        for (int q = 0; q < 4; q++)
+        for (int q = 0; q < Q; q++)
 #pragma unroll
             for (int c = 0; c < V; c++) {
-                if (j + q == 0) out[c] = zero;
-                out[c].x += x[q][c].x, out[c].y += x[q][c].y;
-                out[c].z += x[q][c].z, out[c].w += x[q][c].w;
+                if (j + q >= v.n_parts) continue;
+                if (j + q < half)
+                    out[c] = j + q == 0 ? x[q][c] : add4(out[c], x[q][c]);
+                else
+                    rest[c] = j + q == half ? x[q][c] : add4(rest[c], x[q][c]);
             }
     }
+    const float scale = v.row_scale ? __ldcg(v.row_scale + r) : 1.0f;
 #pragma unroll
     for (int c = 0; c < V; c++) {
-        float4 b = v.bias && in[c] ? *(const float4 *)(v.bias + i[c]) : zero;
-        out[c].x = out[c].x * scale + b.x, out[c].y = out[c].y * scale + b.y;
-        out[c].z = out[c].z * scale + b.z, out[c].w = out[c].w * scale + b.w;
+        if (v.n_parts > 1) out[c] = add4(out[c], rest[c]);
+        if (v.row_scale)
+            out[c] =
+                make_float4(out[c].x * scale, out[c].y * scale, out[c].z * scale, out[c].w * scale);
+        if (v.bias && in[c]) out[c] = add4(out[c], *(const float4 *)(v.bias + i[c]));
     }
 }
 
@@ -117,10 +154,11 @@ __device__ inline float warp_max(float x)
     return x;
 }
 
+/* silu, or gelu by tanh: 0.5 x (1 + tanh(u)) = x / (1 + exp(-2 u)). */
 __device__ inline float activate(gem_act act, float x)
 {
-    if (act == GEM_ACT_SILU) return x / (1.0f + expf(-x));
-    return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
+    const float u = 2 * 0.79788456080286535588f * x * (1.0f + 0.044715f * x * x);
+    return x / (1.0f + expf(act == GEM_ACT_SILU ? -x : -u));
 }
 
 /* Sum over the CTA; every thread gets it. shared: f32[33]. */
@@ -150,6 +188,12 @@ __device__ inline float f16_scale(float top)
     int e = (__float_as_int(top) >> 23 & 255) - 127; /* floor(log2(top)) */
     if (!(top > 0.0f) || e > 126 || e < -110) return 1.0f;
     return __int_as_float((9 - e + 127) << 23);
+}
+
+/* 1 / f for f = 2^e, -126 < e < 127 */
+__device__ inline float inverse(float f)
+{
+    return __int_as_float((254 << 23) - __float_as_int(f));
 }
 
 #endif

@@ -43,10 +43,51 @@ __device__ inline part part_of(const gem_cuda_kv &kv, int32_t pos, int32_t which
     return p;
 }
 
+/* Not in line: gates are rare, and code counts (linear_slab.cu). */
+static __device__ __noinline__ float gate_of(const gem_cuda_view &v, int64_t r, int64_t i)
+{
+    return 1.0f / (1.0f + expf(-view_at(v, r, i)));
+}
+
+/* Dim d of a head's result; the dims of an octet are eight lanes' side by side. */
 __device__ inline void put(const gem_cuda_queries &q, int64_t r, int64_t h, int hd, int d, float x)
 {
-    if (q.gated) x *= 1.0f / (1.0f + expf(-__ldcg(q.data + r * q.ld + h * q.stride + hd + d)));
-    q.dst[r * q.ld_dst + h * hd + d] = x;
+    if (q.gated) x *= gate_of(q.gate, r, h * q.stride + hd + d);
+    if (!q.packed.h) {
+        q.dst[r * q.ld_dst + h * hd + d] = x;
+        return;
+    }
+    const uint32_t octet = 0xffu << (threadIdx.x & 24);
+    float top = fabsf(x);
+    for (int m = 1; m < 8; m *= 2)
+        top = fmaxf(top, __shfl_xor_sync(octet, top, m));
+    const float up = f16_scale(top);
+    const int64_t at = r * q.packed.width + h * hd + d;
+    ((__half *)q.packed.h)[at] = __float2half_rn(x * up);
+    if (d % 8 == 0) q.packed.scale[at / 8] = top == 0 ? 0.0f : inverse(up);
+}
+
+/* Dims d..d+3, x times f; the other half of the octet is the next lane's or the one before. */
+__device__ inline void put_four(const gem_cuda_queries &q, int64_t r, int64_t h, int hd, int d,
+                                float4 x, float f)
+{
+    x = make_float4(x.x * f, x.y * f, x.z * f, x.w * f);
+    if (q.gated) {
+        const int64_t at = h * q.stride + hd + d;
+        x.x *= gate_of(q.gate, r, at), x.y *= gate_of(q.gate, r, at + 1);
+        x.z *= gate_of(q.gate, r, at + 2), x.w *= gate_of(q.gate, r, at + 3);
+    }
+    if (!q.packed.h) {
+        *(float4 *)(q.dst + r * q.ld_dst + h * hd + d) = x;
+        return;
+    }
+    float top = fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
+    top = fmaxf(top, __shfl_xor_sync(0x3u << (threadIdx.x & 30), top, 1));
+    const float up = f16_scale(top);
+    const int64_t at = r * q.packed.width + h * hd + d;
+    __half2 v[2] = {__floats2half2_rn(x.x * up, x.y * up), __floats2half2_rn(x.z * up, x.w * up)};
+    *(uint2 *)(q.packed.h + at) = *(uint2 *)v;
+    if (d % 8 == 0) q.packed.scale[at / 8] = top == 0 ? 0.0f : inverse(up);
 }
 
 #endif

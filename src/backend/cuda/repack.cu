@@ -1,7 +1,7 @@
 /* repack.cu - weights on their way to and from the slab layout (slab.cuh): file rows to slabs at
  * load, either layout to f16 rows for the tile route, single rows for embeddings. Bound by memory;
  * loading does it once, the tile route once a matrix and batch. */
-#include "backend/cuda/slab.cuh"
+#include "backend/cuda/slab_mma.cuh"
 
 /* One word of a slab's quants from the file's rows. row: of the tile's first row; NULL rows are 0.
  */
@@ -69,49 +69,56 @@ __device__ void slab_scales(const uint8_t *src, int64_t row_bytes, int n, int64_
             extra[256 + 2 * r + i] = r < n ? row[k0 / 256 * 210 + 208 + i] : 0;
 }
 
-/* grid: slabs of a tile, tiles */
+/* grid: slabs of a tile, tiles. half: see gem_cuda_repack; 8 source rows are then a tile's. */
 template <int T>
-__global__ void repack(const uint8_t *src, int64_t row_bytes, int64_t n, int64_t k, uint8_t *dst)
+__global__ void repack(const uint8_t *src, int64_t row_bytes, int64_t n, int half, int64_t k,
+                       uint8_t *dst)
 {
-    int64_t tile = blockIdx.y, slab = blockIdx.x;
-    const uint8_t *rows = src + tile * 16 * row_bytes;
+    const int64_t tile = blockIdx.y, slab = blockIdx.x;
+    const int most = half < 0 ? 16 : 8, shift = half > 0 ? 8 : 0;
+    /* row 0 of the tile, though its first eight may be another weight's */
+    const uint8_t *rows = src + (tile * most - shift) * row_bytes;
     uint8_t *out = dst + (tile * (k / 256) + slab) * slab_bytes(T);
-    int left = (int)(n - tile * 16 < 16 ? n - tile * 16 : 16);
-    for (int w = threadIdx.x; w < slab_extra(T) / 4; w += blockDim.x)
-        ((uint32_t *)out)[w] = slab_word<T>(rows, row_bytes, left, slab * 256, w);
-    if (threadIdx.x < 16)
-        slab_scales<T>(rows, row_bytes, left, slab * 256, out + slab_extra(T), (int)threadIdx.x);
+    const int left = shift + (int)(n - tile * most < most ? n - tile * most : most);
+    for (int w = threadIdx.x; w < slab_extra(T) / 4; w += blockDim.x) {
+        const int up = T == GEM_DTYPE_Q8_0 ? w / 2 % 2 : w % 2;
+        if (half < 0 || up == half)
+            ((uint32_t *)out)[w] = slab_word<T>(rows, row_bytes, left, slab * 256, w);
+    }
+    const int r = threadIdx.x;
+    if (r < 16 && (half < 0 || r / 8 == half))
+        slab_scales<T>(rows, row_bytes, left, slab * 256, out + slab_extra(T), r);
 }
 
 template <int T>
-static cudaError_t run_repack(cudaStream_t s, const uint8_t *src, int64_t n, int64_t k,
+static cudaError_t run_repack(cudaStream_t s, const uint8_t *src, int64_t n, int half, int64_t k,
                               int64_t row_bytes, uint8_t *dst)
 {
-    int64_t tiles = (n + 15) / 16;
+    const int64_t most = half < 0 ? 16 : 8, tiles = (n + most - 1) / most;
     for (int64_t at = 0; at < tiles; at += 65535) { /* grid.y */
         int64_t now = tiles - at < 65535 ? tiles - at : 65535;
         repack<T><<<dim3((unsigned)(k / 256), (unsigned)now), 128, 0, s>>>(
-            src + at * 16 * row_bytes, row_bytes, n - at * 16, k,
+            src + at * most * row_bytes, row_bytes, n - at * most, half, k,
             dst + at * (k / 256) * slab_bytes(T));
     }
     return cudaGetLastError();
 }
 
 cudaError_t gem_cuda_repack(cudaStream_t s, gem_dtype t, const uint8_t *src, int64_t row0,
-                            int64_t n, int64_t n_rows, int64_t k, uint8_t *dst)
+                            int64_t n, int half, int64_t k, uint8_t *dst)
 {
     size_t row_bytes;
-    (void)n_rows;
     if (!gem_dtype_row_bytes(gem_dtype_get(t), (uint64_t)k, &row_bytes))
         return cudaErrorInvalidValue;
-    uint8_t *at = dst + (size_t)(row0 / 16 * (k / 256)) * gem_cuda_slab_bytes(t);
-    return GEM_CUDA_BY_SLAB_TYPE(t, run_repack, s, src, n, k, (int64_t)row_bytes, at);
+    const int64_t tile = row0 / (half < 0 ? 16 : 8);
+    uint8_t *at = dst + (size_t)(tile * (k / 256)) * gem_cuda_slab_bytes(t);
+    return GEM_CUDA_BY_SLAB_TYPE(t, run_repack, s, src, n, half, k, (int64_t)row_bytes, at);
 }
 
 /* ---- back ---- */
 
 /* One thread, eight values. */
-template <int T, bool SLABS>
+template <int T>
 __global__ void expand(const uint8_t *w, int64_t row_bytes, int64_t k, int64_t row0, int64_t n,
                        uint4 *dst)
 {
@@ -122,14 +129,61 @@ __global__ void expand(const uint8_t *w, int64_t row_bytes, int64_t k, int64_t r
          i += (int64_t)gridDim.x * blockDim.x) {
         int64_t r = i / octets, o = i - r * octets;
         float v[8];
-        if (SLABS)
-            slab_octet<T>(w, k, row0 + r, o, v);
-        else
-            octet<T>(w + (row0 + r) * row_bytes, o, v);
+        octet<T>(w + (row0 + r) * row_bytes, o, v);
         __half2 h[4];
         for (int j = 0; j < 4; j++)
             h[j] = __floats2half2_rn(v[2 * j], v[2 * j + 1]);
         dst[i] = *(uint4 *)h;
+    }
+}
+
+/* Pairs j = 0..3 of this lane's k against the four pairs of octet t of the four lanes of a quad. */
+__device__ inline uint4 quad_turned(const uint32_t p[4], int t)
+{
+    uint32_t out[4] = {};
+#pragma unroll
+    for (int r = 0; r < 4; r++) { /* to the lane r further: its octet, from here */
+        const int to = (t + r) & 3, from = (t - r) & 3;
+        const uint32_t mine = to == 0 ? p[0] : to == 1 ? p[1] : to == 2 ? p[2] : p[3];
+        const uint32_t x = __shfl_sync(~0u, mine, from, 4);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (i == from) out[i] = x;
+    }
+    return make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+/* A warp a slab, read as the products read it; a quad of lanes writes 64 bytes of a row at a time.
+ * Bit for bit what slab_octet gives. row0: a multiple of 16. */
+template <int T>
+__global__ void __launch_bounds__(256)
+    expand_slabs(const uint8_t *w, int64_t k, int64_t row0, int64_t n, uint4 *dst)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, slabs = (int)(k / 256);
+    const int64_t all = (n + 15) / 16 * slabs, step = (int64_t)gridDim.x * (blockDim.x / 32);
+    dependents_go();
+    dependency_wait();
+    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < all; i += step) {
+        const int64_t tile = i / slabs;
+        const int ks = (int)(i - tile * slabs);
+        slab<T> x;
+        x.load(w + ((row0 / 16 + tile) * slabs + ks) * slab_bytes(T), lane);
+#pragma unroll
+        for (int up = 0; up < 2; up++) {
+            const int64_t row = 16 * tile + g + 8 * up;
+#pragma unroll
+            for (int b = 0; b < 8; b++) {
+                uint32_t p[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    const float2 v = x.values(b, j, up);
+                    const __half2 h = __floats2half2_rn(v.x, v.y);
+                    p[j] = *(const uint32_t *)&h;
+                }
+                const uint4 out = quad_turned(p, t);
+                if (row < n) dst[row * (k / 8) + 32 * ks + 4 * b + t] = out;
+            }
+        }
     }
 }
 
@@ -138,16 +192,17 @@ static cudaError_t run_expand(const gem_cuda_stream *s, const gem_cuda_weight *w
                               int64_t n, uint16_t *dst)
 {
     int64_t blocks = (n * (w->k / 8) + 255) / 256, most = 16 * (int64_t)s->n_sms;
-    return launch(s, expand<T, false>, dim3((unsigned)(blocks < most ? blocks : most)), 256, 0,
-                  w->data, w->row_bytes, w->k, row0, n, (uint4 *)dst);
+    return launch(s, expand<T>, dim3((unsigned)(blocks < most ? blocks : most)), 256, 0, w->data,
+                  w->row_bytes, w->k, row0, n, (uint4 *)dst);
 }
 template <int T>
 static cudaError_t run_expand_slabs(const gem_cuda_stream *s, const gem_cuda_weight *w,
                                     int64_t row0, int64_t n, uint16_t *dst)
 {
-    int64_t blocks = (n * (w->k / 8) + 255) / 256, most = 16 * (int64_t)s->n_sms;
-    return launch(s, expand<T, true>, dim3((unsigned)(blocks < most ? blocks : most)), 256, 0,
-                  w->data, w->row_bytes, w->k, row0, n, (uint4 *)dst);
+    int64_t blocks = ((n + 15) / 16 * (w->k / 256) + 7) / 8, most = 8 * (int64_t)s->n_sms;
+    if (row0 % 16) return cudaErrorInvalidValue;
+    return launch(s, expand_slabs<T>, dim3((unsigned)(blocks < most ? blocks : most)), 256, 0,
+                  w->data, w->k, row0, n, (uint4 *)dst);
 }
 
 cudaError_t gem_cuda_expand(const gem_cuda_stream *s, const gem_cuda_weight *w, int64_t row0,

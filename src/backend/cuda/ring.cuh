@@ -12,9 +12,9 @@ __device__ inline uint32_t shared_at(const void *p)
 }
 
 #if __CUDA_ARCH__ >= 900
-__device__ inline void barrier_init(uint64_t *bar)
+__device__ inline void barrier_init(uint32_t bar)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(bar)) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bar) : "memory");
 }
 __device__ inline void barriers_visible()
 {
@@ -32,25 +32,34 @@ __device__ inline uint64_t evict_first()
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(p));
     return p;
 }
-/* By one lane, 16-byte aligned. With evict_first() L2 need not keep what is read once. */
-__device__ inline void fetch(void *dst, const void *src, uint32_t bytes, uint64_t *bar,
-                             uint64_t policy)
+__device__ inline void expect(uint32_t bar, uint32_t bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(bar)),
-                 "r"(bytes)
-                 : "memory");
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-                 "[%0], [%1], %2, [%3], %4;" ::"r"(shared_at(dst)),
-                 "l"(src), "r"(bytes), "r"(shared_at(bar)), "l"(policy)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
                  : "memory");
 }
-__device__ inline void await(uint64_t *bar, uint32_t parity)
+/* 16-byte aligned */
+__device__ inline void copy(uint32_t dst, const void *src, uint32_t bytes, uint32_t bar,
+                            uint64_t policy)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(dst),
+                 "l"(src), "r"(bytes), "r"(bar), "l"(policy)
+                 : "memory");
+}
+/* By one lane. With evict_first() L2 need not keep what is read once. */
+__device__ inline void fetch(uint32_t dst, const void *src, uint32_t bytes, uint32_t bar,
+                             uint64_t policy)
+{
+    expect(bar, bytes);
+    copy(dst, src, bytes, bar, policy);
+}
+__device__ inline void await(uint32_t bar, uint32_t parity)
 {
     asm volatile("{\n"
                  ".reg .pred p;\n"
                  "again%=: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
                  "@!p bra again%=;\n"
-                 "}" ::"r"(shared_at(bar)),
+                 "}" ::"r"(bar),
                  "r"(parity)
                  : "memory");
 }

@@ -3,7 +3,7 @@
  * row and by memory at many: bytes = what it reads and writes once. */
 #include "backend/cuda/device.cuh"
 
-enum { ROW_THREADS = 1024, RESIDUAL_THREADS = 512 };
+enum { ROW_THREADS = 1024 };
 
 /* Sums run over a thread's strided values, then the warp, then the warps: the order depends on d
  * alone. */
@@ -30,72 +30,129 @@ cudaError_t gem_cuda_norm(const gem_cuda_stream *s, gem_cuda_view src, const flo
     return launch(s, norm, dim3((unsigned)n), ROW_THREADS, 0, src, w, d, eps, dst, ld);
 }
 
-/* V groups of four values a thread stay in registers (d <= V * 4 * RESIDUAL_THREADS). With t the
- * sublayer's output: the first sum gives its norm, the second the next one's. Few threads with wide
- * loads: what counts at one row is how many loads stand in flight at once. */
-template <int V>
-__global__ void __launch_bounds__(RESIDUAL_THREADS)
-    residual(float *x, int64_t ldx, gem_cuda_view src, const float *post, const float *next,
-             int64_t d, float eps, float out_scale, float *dst, int64_t ld)
+/* Residual sums: a cluster a row (one CTA where there are none), four values a thread and group. A
+ * row has few values, so what counts is latency: little to load for each CTA, two sums over the
+ * cluster through each other's shared memory, few registers, so that it can wait beside a product
+ * (linear_slab.cu) that still runs. Rows do not meet. */
+enum { SUM_THREADS = 256, SUM_WARPS = SUM_THREADS / 32, SUM_CTAS = 8 };
+
+__device__ inline void cluster_meet()
 {
-    __shared__ float shared[33];
-    const float4 one = make_float4(1, 1, 1, 1), zero = make_float4(0, 0, 0, 0);
-    float4 t[V], v[V], pw[V], nw[V];
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
+/* Sum over the cluster, in the order of warps and CTAs. warps: f32[SUM_WARPS], ctas: f32[SUM_CTAS],
+ * of this sum alone. */
+__device__ inline float cluster_sum(float x, float *warps, float *ctas, int rank, int n)
+{
+    x = warp_sum(x);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = 0;
+#pragma unroll
+    for (int i = 0; i < SUM_WARPS; i++)
+        x += warps[i];
+    if (n == 1) return x;
+#if __CUDA_ARCH__ >= 900
+    if ((int)threadIdx.x < n) { /* one thread a CTA */
+        uint32_t at = (uint32_t)__cvta_generic_to_shared(ctas + rank), there;
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                     : "=r"(there)
+                     : "r"(at), "r"(threadIdx.x));
+        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+    }
+#endif
+    cluster_meet();
+    x = 0;
+#pragma unroll
+    for (int i = 0; i < SUM_CTAS; i++)
+        x += ctas[i];
+    return x;
+}
+
+/* 64 registers: see linear_slab.cu */
+template <int V>
+__global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda_sum a)
+{
+    __shared__ float warps[2][SUM_WARPS], ctas[2][SUM_CTAS];
+    const float4 zero = make_float4(0, 0, 0, 0);
+    const int n = (int)gridDim.x, rank = (int)blockIdx.x;
+    const int64_t r = blockIdx.y;
+    float4 post[V], next[V], x[V], t[V];
     int64_t at[V];
     bool in[V];
     dependents_go();
-    const int64_t r = blockIdx.x;
 #pragma unroll
     for (int j = 0; j < V; j++) { /* constants: before the wait */
-        at[j] = 4 * (threadIdx.x + (int64_t)j * RESIDUAL_THREADS);
-        in[j] = at[j] < d;
-        pw[j] = post && in[j] ? *(const float4 *)(post + at[j]) : one;
-        nw[j] = next && in[j] ? *(const float4 *)(next + at[j]) : one;
+        at[j] = 4 * ((int64_t)(j * n + rank) * SUM_THREADS + threadIdx.x);
+        in[j] = at[j] < a.d;
+        post[j] = a.post && in[j] ? *(const float4 *)(a.post + at[j]) : make_float4(1, 1, 1, 1);
+        next[j] = a.next && in[j] ? *(const float4 *)(a.next + at[j]) : zero;
     }
+    if (n > 1) cluster_meet(); /* all are there: their shared memory may be written */
     dependency_wait();
 #pragma unroll
     for (int j = 0; j < V; j++)
-        v[j] = in[j] ? __ldcg((const float4 *)(x + r * ldx + at[j])) : zero;
-    view_at4<V>(src, r, at, in, t);
-    float sum = 0;
+        x[j] = in[j] ? __ldcg((const float4 *)(a.x + r * a.ldx + at[j])) : zero;
+    view_at4<V, V == 1 ? 8 : 2>(a.src, r, at, in, t);
+    float sum = 0, f = 1;
 #pragma unroll
-    for (int j = 0; j < V; j++)
-        if (in[j])
-            sum = fmaf(t[j].x, t[j].x,
-                       fmaf(t[j].y, t[j].y, fmaf(t[j].z, t[j].z, fmaf(t[j].w, t[j].w, sum))));
-    float f = post ? rsqrtf(block_sum(sum, shared) / (float)d + eps) : 1.0f;
+    for (int j = 0; j < V; j++) {
+        if (!in[j]) t[j] = zero;
+        sum = fmaf(t[j].x, t[j].x,
+                   fmaf(t[j].y, t[j].y, fmaf(t[j].z, t[j].z, fmaf(t[j].w, t[j].w, sum))));
+    }
+    if (a.post) f = rsqrtf(cluster_sum(sum, warps[0], ctas[0], rank, n) / (float)a.d + a.eps);
     sum = 0;
 #pragma unroll
     for (int j = 0; j < V; j++) {
-        v[j].x = (v[j].x + t[j].x * f * pw[j].x) * out_scale;
-        v[j].y = (v[j].y + t[j].y * f * pw[j].y) * out_scale;
-        v[j].z = (v[j].z + t[j].z * f * pw[j].z) * out_scale;
-        v[j].w = (v[j].w + t[j].w * f * pw[j].w) * out_scale;
-        if (!in[j]) continue;
-        *(float4 *)(x + r * ldx + at[j]) = v[j];
-        sum = fmaf(v[j].x, v[j].x,
-                   fmaf(v[j].y, v[j].y, fmaf(v[j].z, v[j].z, fmaf(v[j].w, v[j].w, sum))));
+        x[j].x = fmaf(t[j].x * f, post[j].x, x[j].x) * a.out_scale;
+        x[j].y = fmaf(t[j].y * f, post[j].y, x[j].y) * a.out_scale;
+        x[j].z = fmaf(t[j].z * f, post[j].z, x[j].z) * a.out_scale;
+        x[j].w = fmaf(t[j].w * f, post[j].w, x[j].w) * a.out_scale;
+        if (in[j]) *(float4 *)(a.x + r * a.ldx + at[j]) = x[j];
+        sum = fmaf(x[j].x, x[j].x,
+                   fmaf(x[j].y, x[j].y, fmaf(x[j].z, x[j].z, fmaf(x[j].w, x[j].w, sum))));
     }
-    if (!next) return;
-    f = rsqrtf(block_sum(sum, shared) / (float)d + eps);
+    if (!a.next) {
+        if (n > 1) cluster_meet(); /* none leaves while another may still write to it */
+        return;
+    }
+    f = rsqrtf(cluster_sum(sum, warps[1], ctas[1], rank, n) / (float)a.d + a.eps);
 #pragma unroll
-    for (int j = 0; j < V; j++)
-        if (in[j])
-            *(float4 *)(dst + r * ld + at[j]) =
-                make_float4(v[j].x * f * nw[j].x, v[j].y * f * nw[j].y, v[j].z * f * nw[j].z,
-                            v[j].w * f * nw[j].w);
+    for (int j = 0; j < V; j++) {
+        const float4 y = make_float4(x[j].x * f * next[j].x, x[j].y * f * next[j].y,
+                                     x[j].z * f * next[j].z, x[j].w * f * next[j].w);
+        if (a.dst && in[j]) *(float4 *)(a.dst + r * a.ld + at[j]) = y;
+        if (!a.packed.h) continue;
+        float top = fmaxf(fmaxf(fabsf(y.x), fabsf(y.y)), fmaxf(fabsf(y.z), fabsf(y.w)));
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1)); /* an octet is two threads' */
+        if (!in[j]) continue;
+        const float up = f16_scale(top);
+        __half2 h[2] = {__floats2half2_rn(y.x * up, y.y * up),
+                        __floats2half2_rn(y.z * up, y.w * up)};
+        *(uint2 *)(a.packed.h + r * a.packed.width + at[j]) = *(uint2 *)h;
+        if (threadIdx.x % 2 == 0)
+            a.packed.scale[(r * a.packed.width + at[j]) / 8] = top == 0 ? 0.0f : inverse(up);
+    }
 }
 
-cudaError_t gem_cuda_residual(const gem_cuda_stream *s, float *x, int64_t ldx, gem_cuda_view src,
-                              const float *post, const float *next, int32_t n, int64_t d, float eps,
-                              float out_scale, float *dst, int64_t ld)
+cudaError_t gem_cuda_residual(const gem_cuda_stream *s, const gem_cuda_sum *a, int32_t n)
 {
-    const auto kernel = d <= 4 * RESIDUAL_THREADS    ? residual<1>
-                        : d <= 12 * RESIDUAL_THREADS ? residual<3>
-                                                     : residual<6>;
-    if (d > 24 * RESIDUAL_THREADS) return cudaErrorInvalidValue; /* refused at open */
-    return launch(s, kernel, dim3((unsigned)n), RESIDUAL_THREADS, 0, x, ldx, src, post, next, d,
-                  eps, out_scale, dst, ld);
+    const unsigned ctas = s->clusters ? SUM_CTAS : 1;
+    const int64_t groups = (a->d + 4 * SUM_THREADS * ctas - 1) / (4 * SUM_THREADS * ctas);
+    const auto kernel = groups <= 1   ? residual<1>
+                        : groups <= 2 ? residual<2>
+                        : groups <= 6 ? residual<6>
+                                      : residual<12>;
+    if (groups > 12 || a->d % 8) return cudaErrorInvalidValue; /* refused at open */
+    return launch_clusters(s, kernel, dim3(ctas, (unsigned)n), SUM_THREADS, ctas, 0, *a);
 }
 
 __global__ void glu(gem_act act, gem_cuda_view gate, gem_cuda_view up, int64_t d, float *dst,

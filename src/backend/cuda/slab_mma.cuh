@@ -1,0 +1,201 @@
+/* slab_mma.cuh - a slab (slab.cuh) in the registers of a warp, and its product with activations
+ * that stand in shared memory as f16 fragments. Quants enter m16n8k16 as subnormal f16 numbers,
+ * without arithmetic; the f32 sum of a block is scaled by its f32 scale; offsets and minima are one
+ * more product with the block sums of the activations. */
+#ifndef GEM_CUDA_SLAB_MMA_CUH
+#define GEM_CUDA_SLAB_MMA_CUH
+
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/slab.cuh"
+
+__host__ __device__ constexpr int sum_bytes(int t) /* block sums of a row and slab, high and low */
+{
+    return t == GEM_DTYPE_Q6_K ? 64 : 32;
+}
+
+__device__ inline void mma(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                           uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/* Byte i of w as f32, by building 2^23 + byte. */
+__device__ inline float byte_f32(uint32_t w, int i)
+{
+    return __int_as_float((int)__byte_perm(w, 0x4B000000u, 0x7440u | (uint32_t)i)) - 8388608.0f;
+}
+/* Bytes i and i + 1 of w as f16, minus `bias` - 1024. */
+__device__ inline uint32_t bytes_f16(uint32_t w, int i, float bias)
+{
+    uint32_t h = __byte_perm(w, 0x64646464u, i ? 0x4342u : 0x4140u);
+    __half2 v = __hsub2(*(__half2 *)&h, __float2half2_rn(bias));
+    return *(uint32_t *)&v;
+}
+
+/* A slab in registers, as lane l sees it. */
+template <int T> struct slab {
+    static constexpr int Q = slab_extra(T) / 512;
+    uint4 q[Q];
+    uint4 e[2];       /* 16 bytes of scales of rows g and g + 8 */
+    uint32_t pair[2]; /* Q4_0, Q8_0: d of blocks 2t, 2t + 1 of both rows; Q6_K: d of both rows */
+
+    __device__ void load(const uint8_t *p, int lane)
+    {
+        const int g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int i = 0; i < Q; i++)
+            q[i] = *(const uint4 *)(p + 512 * i + 16 * lane);
+        p += slab_extra(T);
+        e[0] = *(const uint4 *)(p + 16 * g);
+        e[1] = *(const uint4 *)(p + 16 * g + 128);
+        if (T == GEM_DTYPE_Q4_0 || T == GEM_DTYPE_Q8_0) {
+            pair[0] = *(const uint32_t *)(p + 16 * g + 4 * t);
+            pair[1] = *(const uint32_t *)(p + 16 * g + 128 + 4 * t);
+        } else if (T == GEM_DTYPE_Q6_K) {
+            pair[0] = *(const uint16_t *)(p + 256 + 2 * g);
+            pair[1] = *(const uint16_t *)(p + 256 + 2 * g + 16);
+        }
+    }
+
+    /* The pair (k, k + 1) of group j of block b in row g (up = 0) or g + 8: subnormal f16. */
+    __device__ uint32_t pair_of(int b, int j, int up) const
+    {
+        if (T == GEM_DTYPE_Q8_0) {
+            uint32_t w = up ? (j < 2 ? q[b].z : q[b].w) : (j < 2 ? q[b].x : q[b].y);
+            return (j % 2 ? w >> 8 : w) & 0x00ff00ffu;
+        }
+        const uint4 &v = q[b / 2];
+        uint32_t w = b % 2 ? (up ? v.w : v.z) : (up ? v.y : v.x);
+        uint32_t out = (w >> (4 * j)) & 0x000f000fu;
+        if (T == GEM_DTYPE_Q5_K) {
+            const uint4 &p = q[Q - 1];
+            uint32_t h = b / 4 ? (up ? p.w : p.z) : (up ? p.y : p.x);
+            int f = 4 * (b % 4) + j;
+            out |= (f >= 4 ? h >> (f - 4) : h << (4 - f)) & 0x00100010u;
+        }
+        if (T == GEM_DTYPE_Q6_K) {
+            const uint4 &p = q[Q - 2 + b / 4];
+            uint32_t h = b / 2 % 2 ? (up ? p.w : p.z) : (up ? p.y : p.x);
+            int f = 2 * (4 * (b % 2) + j);
+            out |= (f >= 4 ? h >> (f - 4) : h << (4 - f)) & 0x00300030u;
+        }
+        return out;
+    }
+
+    __device__ float scale_f16(int b, int up) const /* f16 number b of the 16 bytes */
+    {
+        const uint4 &v = e[up];
+        uint32_t w = b / 2 == 0 ? v.x : b / 2 == 1 ? v.y : b / 2 == 2 ? v.z : v.w;
+        return __half2float(__ushort_as_half((unsigned short)(b % 2 ? w >> 16 : w & 0xffffu)));
+    }
+    __device__ float scale_i8(int s, int up) const
+    {
+        const uint4 &v = e[up];
+        uint32_t w = s / 4 == 0 ? v.x : s / 4 == 1 ? v.y : s / 4 == 2 ? v.z : v.w;
+        return byte_f32(w ^ 0x80808080u, s % 4) - 128.0f;
+    }
+
+    /* The two values of that pair, as slab_octet has them. */
+    __device__ float2 values(int b, int j, int up) const
+    {
+        const uint32_t q = pair_of(b, j, up);
+        const int offset = T == GEM_DTYPE_Q8_0   ? 128
+                           : T == GEM_DTYPE_Q6_K ? 32
+                           : T == GEM_DTYPE_Q4_0 ? 8
+                                                 : 0;
+        const float q0 = (float)((int)(q & 0xffffu) - offset),
+                    q1 = (float)((int)(q >> 16) - offset);
+        if (T == GEM_DTYPE_Q4_0 || T == GEM_DTYPE_Q8_0) {
+            const float d = scale_f16(b, up);
+            return make_float2(__fmul_rn(d, q0), __fmul_rn(d, q1));
+        }
+        if (T == GEM_DTYPE_Q6_K) {
+            const float d = __fmul_rn(__half2float(__ushort_as_half((unsigned short)pair[up])),
+                                      scale_i8(2 * b + j / 2, up));
+            return make_float2(__fmul_rn(d, q0), __fmul_rn(d, q1));
+        }
+        const float2 d = __half22float2(*(const __half2 *)&e[up].x); /* d, dmin */
+        const uint32_t low =
+            b < 4 ? e[up].y & 0x3f3f3f3fu : (e[up].w & 0x0f0f0f0fu) | (e[up].y >> 2 & 0x30303030u);
+        const uint32_t min = b < 4 ? e[up].z & 0x3f3f3f3fu
+                                   : (e[up].w >> 4 & 0x0f0f0f0fu) | (e[up].z >> 2 & 0x30303030u);
+        const float s = __fmul_rn(d.x, byte_f32(low, b % 4)),
+                    m = -__fmul_rn(d.y, byte_f32(min, b % 4));
+        return make_float2(__fadd_rn(__fmul_rn(s, q0), m), __fadd_rn(__fmul_rn(s, q1), m));
+    }
+
+    /* sum over the slab of weight x activation: acts: this lane's fragments of block 0, sums: of
+     * the block sums. Elements: (row g, col 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). */
+    __device__ void multiply(const uint8_t *acts, const uint8_t *sums, int t, float out[4]) const
+    {
+        float part[4] = {}, corr[4] = {};
+        uint32_t scales[2][2]; /* K types: eight 6-bit scales of both rows */
+        if (T == GEM_DTYPE_Q4_K || T == GEM_DTYPE_Q5_K)
+            for (int u = 0; u < 2; u++) {
+                scales[u][0] = e[u].y & 0x3f3f3f3fu;
+                scales[u][1] = (e[u].w & 0x0f0f0f0fu) | (e[u].y >> 2 & 0x30303030u);
+            }
+#pragma unroll
+        for (int b = 0; b < 8; b++) {
+            uint4 x = *(const uint4 *)(acts + 64 * b);
+            float d[4] = {}, d2[4] = {};
+            mma(d, pair_of(b, 0, 0), pair_of(b, 0, 1), pair_of(b, 1, 0), pair_of(b, 1, 1), x.x,
+                x.y);
+            float *second = T == GEM_DTYPE_Q6_K ? d2 : d;
+            mma(second, pair_of(b, 2, 0), pair_of(b, 2, 1), pair_of(b, 3, 0), pair_of(b, 3, 1), x.z,
+                x.w);
+#pragma unroll
+            for (int u = 0; u < 2; u++) {
+                if (T == GEM_DTYPE_Q6_K) {
+                    float s0 = scale_i8(2 * b, u), s1 = scale_i8(2 * b + 1, u);
+                    part[2 * u] = fmaf(s1, d2[2 * u], fmaf(s0, d[2 * u], part[2 * u]));
+                    part[2 * u + 1] =
+                        fmaf(s1, d2[2 * u + 1], fmaf(s0, d[2 * u + 1], part[2 * u + 1]));
+                    continue;
+                }
+                float s = T == GEM_DTYPE_Q4_K || T == GEM_DTYPE_Q5_K
+                              ? byte_f32(scales[u][b / 4], b % 4)
+                              : scale_f16(b, u);
+                part[2 * u] = fmaf(s, d[2 * u], part[2 * u]);
+                part[2 * u + 1] = fmaf(s, d[2 * u + 1], part[2 * u + 1]);
+            }
+        }
+        const uint32_t *hi = (const uint32_t *)sums;
+        const float two24 = 16777216.0f;
+        if (T == GEM_DTYPE_Q6_K) {
+            uint32_t a[4];
+            for (int u = 0; u < 2; u++) { /* scales 2t, 2t + 1 and 8 + 2t, 9 + 2t */
+                uint32_t lo_w = (t < 2 ? e[u].x : e[u].y) ^ 0x80808080u;
+                uint32_t hi_w = (t < 2 ? e[u].z : e[u].w) ^ 0x80808080u;
+                a[u] = t % 2 ? bytes_f16(lo_w, 2, 1152.0f) : bytes_f16(lo_w, 0, 1152.0f);
+                a[2 + u] = t % 2 ? bytes_f16(hi_w, 2, 1152.0f) : bytes_f16(hi_w, 0, 1152.0f);
+            }
+            mma(corr, a[0], a[1], a[2], a[3], hi[t], hi[4 + t]);
+            mma(corr, a[0], a[1], a[2], a[3], hi[8 + t], hi[12 + t]);
+            for (int i = 0; i < 4; i++)
+                out[i] = __half2float(__ushort_as_half((unsigned short)pair[i / 2])) *
+                         fmaf(-32.0f, corr[i], two24 * part[i]);
+        } else if (T == GEM_DTYPE_Q4_K || T == GEM_DTYPE_Q5_K) {
+            uint32_t a[2];
+            for (int u = 0; u < 2; u++) { /* minima 2t, 2t + 1 */
+                uint32_t m = t < 2 ? e[u].z & 0x3f3f3f3fu
+                                   : (e[u].w >> 4 & 0x0f0f0f0fu) | (e[u].z >> 2 & 0x30303030u);
+                a[u] = t % 2 ? bytes_f16(m, 2, 1024.0f) : bytes_f16(m, 0, 1024.0f);
+            }
+            mma(corr, a[0], a[1], a[0], a[1], hi[t], hi[4 + t]);
+            for (int i = 0; i < 4; i++) {
+                float2 d = __half22float2(*(const __half2 *)&e[i / 2].x); /* d, dmin */
+                out[i] = fmaf(-d.y, corr[i], d.x * (two24 * part[i]));
+            }
+        } else {
+            mma(corr, pair[0], pair[1], pair[0], pair[1], hi[t], hi[4 + t]);
+            for (int i = 0; i < 4; i++)
+                out[i] = fmaf(T == GEM_DTYPE_Q8_0 ? -128.0f : -8.0f, corr[i], two24 * part[i]);
+        }
+    }
+};
+
+#endif
