@@ -67,6 +67,16 @@ def open_connections(s):
     return dict(out)
 
 
+def settled(s):
+    """Metrics once no connection but theirs is open, or after two minutes."""
+    deadline = time.time() + 120
+    while True:
+        m = s.metrics()
+        if m["gem_connections"] <= 1 or time.time() > deadline:
+            return m
+        time.sleep(0.2)
+
+
 # ---- the crowd: streams, disconnects, cancels, for minutes ----
 
 def act_stream(s, r, body):
@@ -163,10 +173,7 @@ def crowd_phase(args, model, seconds, cache, disk):
         [t.join(600) for t in threads]
         check(not failures, f"{failures[:3]}; the log ends: {s.lines[-12:]}")
         s.until_idle(120)
-        deadline = time.time() + 120
-        while s.metrics()["gem_connections"] > 1 and time.time() < deadline:
-            time.sleep(0.2)
-        m = s.metrics()
+        m = settled(s)
         gauges = {k: m[k] for k in ("gem_requests_running", "gem_requests_queued", "gem_connections", "gem_kv_pages_used")}
         check(m["gem_requests_running"] == 0 and m["gem_requests_queued"] == 0 and m["gem_connections"] <= 1, f"{gauges}; {open_connections(s)}")
         if not cache:
@@ -179,7 +186,7 @@ def crowd_phase(args, model, seconds, cache, disk):
         reports = s.log("Sanitizer|runtime error")
         check(not reports, f"reports: {reports[:3]}")
     say("crowd " + ("with" if cache else "without") + " cache", seconds=int(seconds), **{k.replace(" ", "_"): v for k, v in sorted(counts.items())},
-        generated=int(m["gem_generated_tokens_total"]), cancelled=int(sum(v for k, v in m.items() if k.startswith("gem_requests_cancelled"))),
+        generated=int(m["gem_generated_tokens_total"]), ended_early=int(sum(v for k, v in m.items() if k.startswith("gem_requests_cancelled"))),
         mib=f"{warm / 2**20:.0f} to {last / 2**20:.0f}")
 
 
@@ -198,26 +205,27 @@ def crowd(args, folder):
 # ---- one stream's rate, undisturbed and disturbed ----
 
 class Rate:
-    """Tokens that one endless stream gets, counted while others do what they do."""
+    """Tokens of one endless stream, counted by the server (the second and later ones of an answer) while others do what
+    they do: this program's own reading is not what is measured."""
 
     def __init__(self, s):
-        self.s, self.n, self.stop = s, 0, False
+        self.s, self.stop = s, False
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self):
         while not self.stop:
             stream = self.s.chat_stream("tell", max_tokens=3000, logit_bias=ENDLESS, temperature=0)
-            for e in stream.events():
-                self.n += 1
+            for _ in stream.lines():
                 if self.stop:
                     break
             stream.close()
 
     def over(self, seconds):
-        start, n = time.time(), self.n
+        name = "gem_inter_token_seconds_count"
+        start, n = time.time(), self.s.metrics()[name]
         time.sleep(seconds)
-        return (self.n - n) / (time.time() - start)
+        return (self.s.metrics()[name] - n) / (time.time() - start)
 
     def end(self):
         self.stop = True
@@ -225,19 +233,20 @@ class Rate:
 
 
 def disturbed(args, folder, name, disturb, *options):
-    """The stream's rate in windows with and without disturbance, taken in turns; medians compared."""
+    """The stream's rate in windows with and without disturbance, taken in turns; medians compared. One engine thread, so
+    that the drill's own clients have the other cores: in life they are elsewhere."""
     model = args.path or synthetic(folder, "slow", "qwen2", "--layers", "8", "--d-model", "512", "--d-ff", "2048", "--heads", "8", "--kv-heads", "2")
-    with Server(model, "--context", "4096", "--parallel", "4", "--connections", "512", "-t", str(args.threads), *options, env=sanitizer_env()) as s:
+    with Server(model, "--context", "4096", "--parallel", "4", "--connections", "1024", "-t", "1", *options, env=sanitizer_env()) as s:
         rate = Rate(s)
         time.sleep(1)
         calm, busy, figures = [], [], {}
         memory = s.metrics()["process_resident_memory_bytes"]
         for _ in range(args.windows):
             calm.append(rate.over(args.window))
-            stop = threading.Event()
-            worker = threading.Thread(target=disturb, args=(s, stop, figures), daemon=True)
+            stop, ready = threading.Event(), threading.Event()
+            worker = threading.Thread(target=disturb, args=(s, stop, ready, figures), daemon=True)
             worker.start()
-            time.sleep(0.3)
+            ready.wait(60)
             busy.append(rate.over(args.window))
             stop.set()
             worker.join(60)
@@ -247,10 +256,7 @@ def disturbed(args, folder, name, disturb, *options):
         s.until_idle(60)
         code, _, _ = s.chat(max_tokens=1)
         check(code == 200, f"afterwards: status {code}")
-        deadline = time.time() + 90
-        while s.metrics()["gem_connections"] > 1 and time.time() < deadline:
-            time.sleep(0.2)
-        m = s.metrics()
+        m = settled(s)
         check(m["gem_connections"] <= 1, f"{m['gem_connections']:.0f} connections are still open")
         grown = m["process_resident_memory_bytes"] - memory
         check(s.stop() == 0, f"exit {s.process.returncode}: {s.lines[-20:]}")
@@ -262,9 +268,10 @@ def disturbed(args, folder, name, disturb, *options):
 def abandon(args, folder):
     """1,000 connections opened and abandoned: at once, within the header, within the body, with a question asked, and
     left open until the server closes them."""
-    def disturb(s, stop, figures):
+    def disturb(s, stop, ready, figures):
         r, kept = random.Random(1), []
-        ask = raw_chat({"messages": user("hi"), "max_tokens": 50, "stream": True})
+        ask = raw_chat({"messages": user("hi"), "max_tokens": 1, "stream": True})
+        ready.set()
         each = max(1, args.connections // args.windows)
         for i in range(each):
             if stop.is_set():
@@ -294,14 +301,17 @@ def abandon(args, folder):
 
 def slow(args, folder):
     """Clients that ask for long streams and read a byte now and then, or nothing."""
-    def disturb(s, stop, figures):
+    def disturb(s, stop, ready, figures):
         readers = []
-        ask = raw_chat({"messages": user("hi"), "max_tokens": 1, "stream": True, "logprobs": True, "top_logprobs": 20})
+        ask = raw_chat({"messages": user("hi"), "max_tokens": 40, "stream": True, "logprobs": True, "top_logprobs": 20, "logit_bias": ENDLESS})
         for _ in range(args.readers):
             c = connect(s, 2048)
             c.sendall(ask)
             readers.append(c)
         figures["slow_readers"] = len(readers)
+        while s.metrics()["gem_requests_running"] + s.metrics()["gem_requests_queued"] > 1:
+            time.sleep(0.05)  # their answers are made: what is measured is that nobody reads them
+        ready.set()
         while not stop.is_set():
             for c in readers[::2]:
                 try:
@@ -316,7 +326,8 @@ def slow(args, folder):
 
 def garbage(args, folder):
     """1 MB of noise a second: random bytes, endless headers, bodies that are no JSON."""
-    def disturb(s, stop, figures):
+    def disturb(s, stop, ready, figures):
+        ready.set()
         r, sent, start = random.Random(2), 0, time.time()
         noise = [os.urandom(16384), b"GET / HTTP/1.1\r\nX: " + b"a" * 16000, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16000\r\n\r\n" + os.urandom(16000)]
         while not stop.is_set():
@@ -346,6 +357,11 @@ def long_prompt(s, n, salt):
     text = prompt(r, 200)
     per = s.post("/v1/chat/completions/input_tokens", {"messages": user(text)})[2]["input_tokens"] / 200
     text = prompt(r, int(n / per))
+    while True:
+        have = s.post("/v1/chat/completions/input_tokens", {"messages": user(text)})[2]["input_tokens"]
+        if have >= n:
+            break
+        text += " " + prompt(r, max(1, int((n - have) / per)))
     return text, s.post("/v1/chat/completions/input_tokens", {"messages": user(text)})[2]["input_tokens"]
 
 
@@ -446,10 +462,17 @@ def rate(args, folder):
             [t.join() for t in threads]
             return sum(n for n, _, _ in times) / (max(e for _, _, e in times) - min(b for _, b, _ in times))
 
+        def steps(k):
+            a = s.metrics()
+            rate = run(k)
+            b = s.metrics()
+            decode = {n: b[n] - a[n] for n in ("gem_decode_seconds_total", "gem_batches_total")}
+            return rate, 1e3 * decode["gem_decode_seconds_total"] / max(1, decode["gem_batches_total"])
+
         run(1)
-        one, eight = run(1), run(8)
+        (one, one_ms), (eight, eight_ms) = steps(1), steps(8)
         s.stop()
-    say("rate", one_tokens_s=one, eight_tokens_s=eight, ratio=eight / one)
+    say("rate", one_tokens_s=one, eight_tokens_s=eight, ratio=eight / one, one_step_ms=one_ms, eight_step_ms=eight_ms)
     check(eight >= 2 * one, f"8 streams give {eight / one:.2f} times the tokens of one")
 
 
