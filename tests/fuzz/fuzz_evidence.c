@@ -2,8 +2,10 @@
  * chooses; the rest is the input. A judge may refuse whatever it likes, but it must survive, and a
  * report that promotes must have checked something. */
 #include "evidence/analyzers.h"
-#include "evidence/host_state.h"
+#include "evidence/gate_folder.h"
+#include "evidence/server_gate.h"
 #include "evidence/speed_gate.h"
+#include "evidence/stream_sample.h"
 
 #include <stdlib.h>
 
@@ -81,9 +83,46 @@ static void parse_host(const char *text)
     }
 }
 
+/* Streams and logs as a client and a server leave them. */
+static void parse_stream(const char *text, size_t len)
+{
+    ev_stream s;
+    ev_stream_log l;
+    gem_bytes answer = {0}, messages = {0};
+    ev_stream_read(&s, text, len);
+    ev_stream_log_read(&l, text, *s.request ? s.request : "req-1");
+    if (ev_stream_log_steps(text, "req-1", 4096) && l.complete > len) abort();
+    if (!ev_stream_answer(&answer, text, len) || answer.len > len) abort(); /* JSON only shrinks */
+    if (!ev_messages(&messages, text, len, text, len, "Go on.")) abort();
+    gem_bytes_free(&answer);
+    gem_bytes_free(&messages);
+}
+
+/* Any document as a configuration, a snapshot of a host, and what a run is resumed by. */
+static void judge_gate(const ev_doc in[SLOTS])
+{
+    ev_judge j;
+    ev_host_policy p;
+    const ev_gate g = {&j, "/nonexistent"};
+    if (!ev_judge_init(&j, "fuzz/1")) return;
+    ev_gate_policy(&g, in[0].root, &p);
+    ev_gate_snapshot(&g, in[0].root, &p, EV_HOST_ALL);
+    ev_gate_kv_bytes(&g, &in[0]);
+    ev_judge_server_resume(&j, in);
+    ev_judge_server_gate(&j, g.dir);
+    if (!j.n_failed) abort(); /* there is no such folder */
+    ev_judge_free(&j);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1) return 0;
+    if (data[0] == 's') {
+        char *text = strndup((const char *)data + 1, size - 1);
+        if (text) parse_stream(text, strlen(text));
+        free(text);
+        return 0;
+    }
     if (data[0] == 'h') {
         char *text = strndup((const char *)data + 1, size - 1);
         if (text) parse_host(text);
@@ -99,7 +138,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                              .name = "a.json",
                              .json = doc,
                              .root = gem_json_root(doc)};
-        judge_all(data[0], in);
+        if (data[0] == 'g')
+            judge_gate(in);
+        else
+            judge_all(data[0], in);
     }
     gem_json_free(doc);
     return 0;
