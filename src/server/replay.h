@@ -1,4 +1,4 @@
-/* replay.h - answers with tool calls, remembered as the model wrote them. Clients send calls back
+/* replay.h - answers with tool calls in the model's own syntax, remembered as it wrote them. Clients send calls back
  * as JSON of their own making; rendered anew they are other tokens than the ones that were
  * computed, and the prefix ends there. An answer that comes back with the same content and the same
  * calls is given to the model token by token as it was. Bounded; the longest unused go first.

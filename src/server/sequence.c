@@ -317,6 +317,16 @@ static void digest_tokens(gem_sequence *q)
     gem_sha256_finish(h, q->a->tokens_sha256);
 }
 
+/* Did the model call in its own syntax? A call written otherwise is better shown to it in that one:
+ * small models that see their bare JSON again go on calling for ever. */
+static bool wrote_tag(const gem_sequence *q)
+{
+    const gem_hold_rules *r = q->job->dialogue->rules;
+    for (size_t i = q->a->prompt->n; r && r->calls && i < q->n_tokens; i++)
+        if (q->tokens[i] == r->open_tag) return true;
+    return false;
+}
+
 gem_finish gem_sequence_end(gem_sequence *q, gem_finish why)
 {
     gem_error err;
@@ -327,7 +337,7 @@ gem_finish gem_sequence_end(gem_sequence *q, gem_finish why)
     release(q);
     if (q->a->finish != GEM_FINISH_TOOLS || why != GEM_FINISH_STOP) return why;
     size_t n = q->a->prompt->n;
-    if (!q->job->p.no_cache)
+    if (!q->job->p.no_cache && wrote_tag(q))
         gem_replay_add(q->job->server->replay, q->job->server->model, q->a, q->tokens + n,
                        q->n_tokens - n);
     return GEM_FINISH_TOOLS;
