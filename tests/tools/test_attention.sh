@@ -11,7 +11,7 @@ command -v jq >/dev/null || { echo "jq is not installed"; exit 77; }
 export TMPDIR=$tmp
 
 # a tile of rows, two routes in turn
-makes pair.json 0 "compare" "$bin/gem-long-attention-profile" --shape tiny --position 992 --rows 32 --repetitions 10 --warmup 10 \
+makes pair.json 0 "compare" "$bin/gem-long-attention-profile" --shape tiny --position 992 --rows 32 --repetitions 10 --warmup 2 \
     --seed-prefix --variant compare-bq8-bk128
 same "arms" "$(json pair.json '[.arms[] | [.variant, .selector, (.samples_ns | length)]]')" '[["bq8-bk64",19,10],["bq8-bk128",23,10]]'
 # shellcheck disable=SC2016 # a variable of jq
@@ -44,7 +44,7 @@ expect 2 "no such shape" "$bin/gem-long-attention-profile" --shape 70b
 has "the shapes there are" "$tmp/err" "31b-full"
 
 # one row in its phases: A B B A of two kernels
-profile=("$bin/gem-decode-attention-profile" --shape tiny --tokens 2048 --iterations 20 --repetitions 7 --warmup 2 --threads 1)
+profile=("$bin/gem-decode-attention-profile" --shape tiny --tokens 2048 --iterations 5 --repetitions 7 --warmup 2 --threads 1)
 makes A1.json 0 "A1" "${profile[@]}" --kernel dim64
 makes B1.json 0 "B1" "${profile[@]}" --kernel dim32
 makes B2.json 0 "B2" "${profile[@]}" --kernel dim32
