@@ -430,31 +430,44 @@ static void note_speed(gem_scheduler *s, size_t n, uint64_t took)
     s->row_ns = s->row_ns > 0 ? s->row_ns + (ns - s->row_ns) / 2 : ns;
 }
 
-/* How many rows each sequence gets. */
+/* Prompt rows for those whose share ends their prompt (quick), or for all, up to `part` each.
+ * Returns how many were given. */
+static size_t give_rows(gem_scheduler *s, size_t room, size_t part, bool quick)
+{
+    size_t given = 0;
+    for (int i = 0; i < s->n_slots && given < room; i++) {
+        gem_sequence *q = s->running[i];
+        if (!q || pending(q) <= 1 || takes(q) == q->n_rows) continue;
+        if (quick && pending(q) > part) continue;
+        size_t more = GEM_MIN(takes(q) - q->n_rows, GEM_MIN(part, room - given));
+        q->n_rows += more;
+        given += more;
+    }
+    return given;
+}
+
+/* How many rows each sequence gets. While others generate, and while a short prompt stands beside a
+ * long one, batches are small: who waits for a token waits for one of those. Short prompts go
+ * first. */
 static size_t share_rows(gem_scheduler *s)
 {
-    size_t n = 0, n_prefill = 0, n_batch = (size_t)s->server->model->n_batch;
+    size_t n = 0, n_prefill = 0, n_quick = 0, n_batch = (size_t)s->server->model->n_batch;
+    size_t chunk = (size_t)s->server->opt.chunk;
     for (int i = 0; i < s->n_slots; i++) {
         gem_sequence *q = s->running[i];
         if (!q) continue;
         q->n_rows = pending(q) == 1;
         n += q->n_rows;
         n_prefill += pending(q) > 1;
+        n_quick += pending(q) > 1 && pending(q) <= chunk;
     }
     if (!n_prefill) return n;
     size_t room = GEM_MIN(n_batch - n, timely_rows(s, n_batch));
-    if (n) room = GEM_MIN(room, (size_t)s->server->opt.chunk);
-    size_t part = GEM_MAX(room / n_prefill, 1);
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < s->n_slots && room; i++) {
-            gem_sequence *q = s->running[i];
-            if (!q || pending(q) <= 1 || takes(q) == q->n_rows) continue;
-            size_t more = GEM_MIN(takes(q) - q->n_rows, pass ? room : GEM_MIN(part, room));
-            q->n_rows += more;
-            room -= more;
-            n += more;
-        }
-    return n;
+    if (n || (n_quick && n_quick < n_prefill)) room = GEM_MIN(room, chunk);
+    size_t given = give_rows(s, room, chunk, true);
+    given += give_rows(s, room - given, GEM_MAX(room / n_prefill, 1), false);
+    given += give_rows(s, room - given, room, false);
+    return n + given;
 }
 
 static size_t put_rows(gem_scheduler *s)
