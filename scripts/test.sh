@@ -68,9 +68,9 @@ if [ "$release" -eq 0 ]; then
     step "testing release"
     tests build
 fi
-if build dev; then
-    step "testing under ASan and UBSan, without real weights"
-    tests build/dev -LE model
+if build dev -DCMAKE_C_FLAGS_DEBUG="-O1 -g1"; then
+    step "testing under ASan and UBSan, without real weights, kernels at every fifth case"
+    GEM_OPS_EVERY=5 tests build/dev -LE model -E 'gem\.scripts\.lint'
 fi
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then # without a device its tests skip themselves
     step "building the CUDA backend and its tests"

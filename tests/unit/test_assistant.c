@@ -2,18 +2,15 @@
  * engine's (tests/golden/synth/gemma4-assistant-tiny.json), on every way to a position, through
  * speculation, and its refusals. gem-synth-model makes both files, byte for byte. */
 #include "golden.h"
+#include "slow_build.h"
 #include "speculate_check.h"
 
 #include <unistd.h>
 
 #define BOUND 0.001 /* of a logit, exact mode */
 
-/* Runs of the reference up to this many tokens, for time: a sanitizer build is slow. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { LONGEST = 60 };
-#else
-enum { LONGEST = 2000 };
-#endif
+/* A slow build takes the reference's shortest runs, and one KV type. */
+enum { SLOW = SLOW_BUILD, LONGEST = SLOW ? 60 : 2000 };
 
 enum { CTX = 1280, N_VOCAB = 1024 };
 
@@ -139,7 +136,7 @@ static void test_guesses_are_the_other_engines(void **state)
         json_array_foreach(runs, i, run)
         {
             /* keys made of values are the same bits (gem.same_bits): the short runs are enough */
-            if (golden_number(run, "n") <= (t ? 300 : LONGEST)) check_run(m, run);
+            if (golden_number(run, "n") <= (t ? GEM_MIN(300, LONGEST) : LONGEST)) check_run(m, run);
         }
         gem_model_close(m);
     }
@@ -180,8 +177,8 @@ static void test_guesses_do_not_depend_on_the_way(void **state)
     static const int32_t pieces[] = {3, 65, 128};
     int32_t tokens[N + 13];
     fill(tokens, N + 13);
-    for (size_t t = 0; t < ARRAY_LEN(types); t++)
-        for (int threads = 1; threads <= 2; threads++) {
+    for (size_t t = SLOW; t < (SLOW ? 2 : ARRAY_LEN(types)); t++)
+        for (int threads = 1 + SLOW; threads <= 2; threads++) {
             const setting how = {"-p gemma4-tiny -q q4_0", "-p gemma4-assistant-tiny -q q8_0",
                                  .kv = types[t], .n_threads = threads};
             gem_model *m = open_ok(&how);
@@ -189,8 +186,8 @@ static void test_guesses_do_not_depend_on_the_way(void **state)
                 gem_session *s;
                 assert_int_equal(gem_session_new(&s, m, NULL), GEM_OK);
                 run_tokens(s, tokens, N, pieces[i]);
-                guess_bits(s, i == 0 && threads == 1 ? want : got);
-                if (i || threads > 1) assert_memory_equal(got, want, sizeof(want));
+                guess_bits(s, i == 0 && threads == 1 + SLOW ? want : got);
+                if (i || threads > 1 + SLOW) assert_memory_equal(got, want, sizeof(want));
                 /* forward and back again, as after a round of wrong guesses; and guessed twice */
                 run_tokens(s, tokens + N, 13, pieces[i]);
                 assert_int_equal(gem_session_trim(s, N, NULL), GEM_OK);
@@ -278,7 +275,7 @@ static void test_speculation_changes_no_token(void **state)
             so.temperature = 0.9f;
             so.seed = 11;
         }
-        check_plain(&p, m, &so, prompt, sampled ? 300 : 1, 60);
+        check_plain(&p, m, &so, prompt, sampled && !SLOW ? 300 : 1, SLOW ? 20 : 60);
         check_speculation(&p, m, &so, d, 5, "random weights");
         free(p.last);
     }

@@ -4,9 +4,10 @@
 
 #include "backend/cpu/kernels.h"
 #include "bits.h"
+#include "slow_build.h"
 #include "tiny_model.h"
 
-enum { N = 230 }; /* crosses the window of 100 and several pages */
+enum { N = SLOW_BUILD ? 135 : 230 }; /* crosses the window of 100 and several pages */
 
 static const char *write_model(char path[128], tiny t)
 {
@@ -75,11 +76,7 @@ static void test_gemma4(void **state)
 /* Keys made of values are the keys that would have been kept; in every instruction set. */
 static void check_values_alone(const char *path)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    enum { TOKENS = 180 };
-#else
-    enum { TOKENS = 600 };
-#endif
+    enum { TOKENS = SLOW_BUILD ? 180 : 600 };
     static const int32_t pieces[] = {150, 1, 33};
     int32_t tokens[TOKENS];
     uint64_t kept[TOKENS], made[TOKENS];
@@ -113,11 +110,7 @@ static void test_gemma4_synthetic(void **state)
              "%s/gem-synth-model -p gemma4-tiny -q q4_0 --quiet -o %s >/dev/null", GEM_BIN_DIR,
              path);
     assert_int_equal(system(line), 0);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    enum { MORE = 80, LESS = 70 }; /* the window is 256; time */
-#else
-    enum { MORE = 300, LESS = 270 };
-#endif
+    enum { MORE = SLOW_BUILD ? 80 : 300, LESS = SLOW_BUILD ? 70 : 270 }; /* the window is 256 */
     check_file(path, MORE, 1024, (gem_model_options){0}, 4);
     check_file(path, LESS, 1024, (gem_model_options){.kv_type = GEM_KV_F16}, 1);
     check_file(path, LESS, 1024, (gem_model_options){.kv_type = GEM_KV_F16_FULL}, 1);

@@ -2,6 +2,7 @@
  * round trips, hostile texts, time to open. tests/golden/tokenizer/make_ids.py says where the ids
  * come from; differs.jsonl lists every line where gem decides otherwise. */
 #include "real_vocab.h"
+#include "slow_build.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -11,11 +12,7 @@
 /* cmocka needs setjmp.h and stdarg.h */
 #include <cmocka.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOWDOWN 20 /* of instrumented builds */
-#else
-#define SLOWDOWN 1
-#endif
+enum { SLOWDOWN = SLOW_BUILD ? 20 : 1 };
 
 enum { GEMMA3, GEMMA4, QWEN2, QWEN35, N_VOCABS };
 static const char *const names[] = {"gemma3", "gemma4", "qwen2", "qwen35"};
@@ -153,13 +150,14 @@ static void check_corpus(int which, int n_own)
         len = getline(&ids, &ids_cap, golden);
         assert_true(len > 0 && ids[len - 1] == '\n');
         ids[len - 1] = 0;
-        check_line(which, differs, json_string_value(text), json_string_length(text), ids, ++n,
-                   &own);
+        if (n++ % (SLOW_BUILD ? 5 : 1) == 0)
+            check_line(which, differs, json_string_value(text), json_string_length(text), ids, n,
+                       &own);
         json_decref(text);
     }
     assert_true(getline(&ids, &ids_cap, golden) < 0);
     assert_true(n >= 2000);
-    assert_int_equal(own, n_own);
+    if (!SLOW_BUILD) assert_int_equal(own, n_own);
     fclose(corpus);
     fclose(golden);
     json_decref(differs);
