@@ -244,6 +244,7 @@ static void push(gem_disk_cache *d, save *v)
     pthread_cond_broadcast(&d->work);
     pthread_mutex_unlock(&d->lock);
     if (!dropped) return;
+    atomic_fetch_sub(&d->server->metrics.disk_waiting, 1);
     gem_log_line(d->server, "disk cache: too slow, a text of %d tokens is not kept", dropped->n);
     free_save(dropped);
 }
@@ -287,6 +288,7 @@ void gem_disk_cache_save(gem_disk_cache *d, const gem_session *s, const int32_t 
     int32_t from = held(d, v->tokens, v->n, &whole);
     if (!whole) v->n_states = gem_image_states(v->point, from, v->state);
     d->preparing = v;
+    atomic_fetch_add(&d->server->metrics.disk_waiting, 1);
     if (!v->n_states) gem_disk_cache_step(d);
 }
 
@@ -328,7 +330,10 @@ bool gem_disk_cache_yield(gem_disk_cache *d)
         pthread_mutex_unlock(&d->writing->lock);
     }
     pthread_mutex_unlock(&d->lock);
-    if (v) free_save(v);
+    if (v) {
+        atomic_fetch_sub(&d->server->metrics.disk_waiting, 1);
+        free_save(v);
+    }
     return any || v;
 }
 
@@ -482,6 +487,7 @@ static void *writer_main(void *arg)
         d->writing = NULL;
         v->next = d->done;
         d->done = v;
+        atomic_fetch_sub(&d->server->metrics.disk_waiting, 1);
         pthread_cond_broadcast(&d->idle);
         pthread_mutex_unlock(&d->lock);
         gem_scheduler_wake(d->server->scheduler); /* it frees the checkpoint */

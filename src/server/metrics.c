@@ -118,6 +118,8 @@ static void disk(gem_metrics *m, gem_bytes *out)
           (double)atomic_load(&m->disk_files));
     gauge(out, "gem_disk_cache_bytes", "Bytes of those files.",
           (double)atomic_load(&m->disk_bytes));
+    gauge(out, "gem_disk_cache_waiting", "Texts that wait to be written, or are being written.",
+          (double)atomic_load(&m->disk_waiting));
     counter(out, "gem_disk_cache_hits_total", "Prefixes brought from disk.",
             (double)atomic_load(&m->disk_hits));
     counter(out, "gem_disk_cache_writes_total", "Files written.",

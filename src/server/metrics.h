@@ -22,7 +22,7 @@ typedef struct gem_metrics {
     _Atomic uint64_t prefix_queries, prefix_hits;
     _Atomic uint64_t disk_hits, disk_writes, disk_evicted, disk_damaged;
     _Atomic int64_t running, queued, kv_used, kv_pages, connections; /* kv: pages */
-    _Atomic int64_t disk_files, disk_bytes;
+    _Atomic int64_t disk_files, disk_bytes, disk_waiting;
     gem_histogram queue_wait, first_token, inter_token, duration;
 } gem_metrics;
 
