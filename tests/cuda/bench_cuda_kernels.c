@@ -162,7 +162,10 @@ static cudaError_t split(void *ctx, int i)
 static cudaError_t flash(void *ctx, int i)
 {
     attend_case *c = ctx;
-    return gem_cuda_attend_flash(&s, &c->kv[i % c->count], &c->rows, c->block, c->n_blocks, &c->q);
+    const gem_cuda_kv *kv = &c->kv[i % c->count];
+    return gem_cuda_wgmma_rows(&s, kv->head_dim, kv->f16)
+               ? gem_cuda_attend_wgmma(&s, kv, &c->rows, c->block, c->n_blocks, &c->q)
+               : gem_cuda_attend_flash(&s, kv, &c->rows, c->block, c->n_blocks, &c->q);
 }
 
 static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16, int32_t depth,
@@ -205,7 +208,7 @@ static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16,
     c.turn = device_take(GEM_CUDA_FEW * 8 * (size_t)kv_heads * 4);
     DO(cudaMemset(c.turn, 0, GEM_CUDA_FEW * 8 * (size_t)kv_heads * 4));
     DO(cudaDeviceSynchronize());
-    int most = 64 / (heads / kv_heads);
+    int most = gem_cuda_block_rows(&s, hd, f16) / (heads / kv_heads);
     for (int32_t r = 0; r < n; r += most)
         block[c.n_blocks++] = (gem_cuda_block){r, GEM_MIN(most, n - r)};
     c.block = device_copy(block, (size_t)c.n_blocks * sizeof(*block));
@@ -231,6 +234,19 @@ static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16,
     cudaFree((void *)c.kv[0].table), cudaFree(d), cudaFree((void *)c.q.data), cudaFree(c.q.dst);
     cudaFree(c.partial), cudaFree(c.turn), cudaFree(c.block), free(table), free(ids), free(block),
         free(noise), free(q);
+}
+
+static void attentions(void)
+{
+    attention(256, 32, 16, 1024, true, 8192, 1);
+    attention(256, 32, 16, 1024, false, 8192, 1);
+    attention(512, 32, 4, 0, true, 8192, 1);
+    attention(512, 32, 4, 0, true, 131072, 1);
+    attention(512, 32, 4, 0, false, 131072, 1);
+    attention(256, 32, 16, 1024, true, 8192, 2048);
+    attention(512, 32, 4, 0, true, 8192, 2048);
+    attention(512, 32, 4, 0, false, 8192, 2048);
+    attention(512, 32, 4, 0, true, 65536, 2048);
 }
 
 /* ---- the kernels of a decode step in their order ---- */
@@ -415,6 +431,10 @@ int main(int argc, char **argv)
         chains();
         return 0;
     }
+    if (argc > 1 && strcmp(argv[1], "attention") == 0) {
+        attentions();
+        return 0;
+    }
     slabs(GEM_DTYPE_Q4_0, 16384, 5376);
     slabs(GEM_DTYPE_Q4_0, 5376, 8192);
     slabs(GEM_DTYPE_Q4_0, 43008, 5376);
@@ -426,14 +446,6 @@ int main(int argc, char **argv)
     slabs(GEM_DTYPE_Q8_0, 16384, 5120);
     tiles(16384, 5376);
     tiles(5376, 21504);
-    attention(256, 32, 16, 1024, true, 8192, 1);
-    attention(256, 32, 16, 1024, false, 8192, 1);
-    attention(512, 32, 4, 0, true, 8192, 1);
-    attention(512, 32, 4, 0, true, 131072, 1);
-    attention(512, 32, 4, 0, false, 131072, 1);
-    attention(256, 32, 16, 1024, true, 8192, 2048);
-    attention(512, 32, 4, 0, true, 8192, 2048);
-    attention(512, 32, 4, 0, false, 8192, 2048);
-    attention(512, 32, 4, 0, true, 65536, 2048);
+    attentions();
     return 0;
 }

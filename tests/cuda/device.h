@@ -45,6 +45,7 @@ static inline bool device_open(gem_cuda_stream *s)
     s->n_sms = p.multiProcessorCount;
     s->max_smem = p.sharedMemPerBlockOptin;
     s->clusters = p.major >= 9;
+    s->wgmma = p.major == 9 && p.minor == 0;
     DO(gem_cuda_kernels_init(s));
     return true;
 }

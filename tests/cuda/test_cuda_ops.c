@@ -399,11 +399,14 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
     if (how < 2) {
         DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, NULL, n, how == 0, partial, turn));
     } else {
-        int count = 0, most = GEM_CUDA_MAX_GROUP / (a.heads / a.kv_heads);
+        const bool wgmma = how == 3;
+        int rows_most = wgmma ? gem_cuda_wgmma_rows(&s, a.hd, a.f16) : GEM_CUDA_MAX_GROUP;
+        int count = 0, most = rows_most / (a.heads / a.kv_heads);
         for (int32_t r = 0; r < n; r += most)
             block[count++] = (gem_cuda_block){r, GEM_MIN(most, n - r)};
         gem_cuda_block *d_block = device_copy(block, (size_t)count * sizeof(*block));
-        DO(gem_cuda_attend_flash(&s, &kv, &rows, d_block, count, &queries));
+        DO((wgmma ? gem_cuda_attend_wgmma : gem_cuda_attend_flash)(&s, &kv, &rows, d_block, count,
+                                                                   &queries));
         DO(cudaStreamSynchronize(s.stream));
         cudaFree(d_block);
     }
@@ -438,7 +441,7 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
                 }
             }
             /* a score off by e changes a weight by e of itself; f16: q, k, p and v are rounded */
-            bool mma = how == 2 || (how == 0 && gem_cuda_mma_head(&s, a.hd, a.f16));
+            bool mma = how >= 2 || (how == 0 && gem_cuda_mma_head(&s, a.hd, a.f16));
             double e = mma ? size * 0x1p-10 + 0x1p-9 : size * 0x1p-19 + 0x1p-18;
             for (size_t d = 0; d < hd; d++) {
                 double y = want[d] / sum;
@@ -448,7 +451,7 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
                 if (!isfinite(got_y)) worst = INFINITY;
             }
         }
-    static const char *const names[] = {"split", "rows", "flash"};
+    static const char *const names[] = {"split", "rows", "flash", "wgmma"};
     char label[64];
     snprintf(label, sizeof(label), "hd %d heads %d/%d %s", a.hd, a.heads, a.kv_heads,
              a.f16 ? "f16" : "f32");
@@ -552,9 +555,10 @@ static void alone(void)
 static void attention(bool quick)
 {
     static const shape shapes[] = {
-        {512, 8, 1, 0, true, false}, {512, 16, 2, 0, false, false}, {256, 4, 2, 100, true, false},
-        {256, 6, 1, 0, false, true}, {128, 4, 4, 70, true, false},  {128, 14, 2, 0, false, false},
-        {64, 32, 1, 0, true, false}, {96, 3, 1, 90, false, false},  {32, 2, 1, 0, true, false},
+        {512, 8, 1, 0, true, false},   {512, 16, 2, 0, false, false}, {256, 4, 2, 100, true, false},
+        {256, 6, 1, 0, true, true},    {256, 6, 1, 0, false, true},   {128, 4, 4, 70, true, false},
+        {128, 14, 2, 0, false, false}, {64, 32, 1, 0, true, false},   {96, 3, 1, 90, false, false},
+        {32, 2, 1, 0, true, false},
     };
     int32_t many[150], few[3] = {0, 63, 400};
     for (int32_t i = 0; i < 150; i++)
@@ -565,6 +569,15 @@ static void attention(bool quick)
         if (!quick) check_attend(shapes[i], one, 1, 0);
         check_attend(shapes[i], many, quick ? 20 : 150, 1);
         if (gem_cuda_flash_head(shapes[i].hd)) check_attend(shapes[i], many, 150, 2);
+        if (!gem_cuda_wgmma_rows(&s, shapes[i].hd, shapes[i].f16)) continue;
+        for (int32_t j = 0; j < 4; j++) { /* short and long blocks, from the start and further on */
+            static const int32_t n[] = {150, 1, 64, 129};
+            for (int32_t r = 0; r < n[j]; r++)
+                many[r] = (j % 2 ? 0 : 1130) + r;
+            check_attend(shapes[i], many, n[j], 3);
+        }
+        for (int32_t r = 0; r < 150; r++)
+            many[r] = 230 + r;
     }
 }
 

@@ -29,13 +29,19 @@ __device__ inline uint32_t at_chunk(int width, int r, int c)
     return (uint32_t)(r * width * 2 + ((c ^ (r & 7)) << 4));
 }
 
+/* The same in a page's keys or values. */
+__device__ inline uint32_t at_page(int r, int c)
+{
+    return (uint32_t)((c >> 3) * (KEYS * 128) + r * 128 + (((c ^ r) & 7) << 4));
+}
+
 /* 64 rows x HD of a page into shared memory as f16. */
 template <int HD>
 __device__ inline void load_tile(uint32_t dst, uint8_t *, const __half *src, int tid)
 {
 #pragma unroll 8
     for (int i = tid; i < KEYS * HD / 8; i += THREADS)
-        copy16(dst + 16 * i, src + 8 * i, true); /* pages are swizzled as at_chunk does it */
+        copy16(dst + 16 * i, src + 8 * i, true); /* pages stand as at_page has it */
 }
 template <int HD> __device__ inline void load_tile(uint32_t, uint8_t *to, const float *src, int tid)
 {
@@ -44,7 +50,7 @@ template <int HD> __device__ inline void load_tile(uint32_t, uint8_t *to, const 
         float4 a = __ldg((const float4 *)src + 2 * i), b = __ldg((const float4 *)src + 2 * i + 1);
         __half2 h[4] = {__floats2half2_rn(a.x, a.y), __floats2half2_rn(a.z, a.w),
                         __floats2half2_rn(b.x, b.y), __floats2half2_rn(b.z, b.w)};
-        *(uint4 *)(to + at_chunk(HD, i / (HD / 8), i % (HD / 8))) = *(uint4 *)h;
+        *(uint4 *)(to + at_page(i / (HD / 8), i % (HD / 8))) = *(uint4 *)h;
     }
 }
 
@@ -122,8 +128,8 @@ __global__ void __launch_bounds__(THREADS, HD > 256 ? 1 : 2) flash(args a)
             uint32_t x[4], k0[4], k1[4];
             ldmatrix4(x, smem_u32(qs + at_chunk(HD, rg * 16 + lane % 16, 2 * kk + lane / 16)));
             int key = half * 32 + lane / 16 * 8 + lane % 8, c = 2 * kk + lane / 8 % 2;
-            ldmatrix4(k0, smem_u32(ks + at_chunk(HD, key, c)));
-            ldmatrix4(k1, smem_u32(ks + at_chunk(HD, key + 16, c)));
+            ldmatrix4(k0, smem_u32(ks + at_page(key, c)));
+            ldmatrix4(k1, smem_u32(ks + at_page(key + 16, c)));
             mma16816(s[0], x, k0[0], k0[1]);
             mma16816(s[1], x, k0[2], k0[3]);
             mma16816(s[2], x, k1[0], k1[1]);
@@ -183,7 +189,7 @@ __global__ void __launch_bounds__(THREADS, HD > 256 ? 1 : 2) flash(args a)
             for (int i = 0; i < TILES; i += 2) {
                 uint32_t v[4];
                 int key = kk * 16 + lane % 16, c = half * (HD / 16) + i + lane / 16;
-                ldmatrix4_trans(v, smem_u32(vs + at_chunk(HD, key, c)));
+                ldmatrix4_trans(v, smem_u32(vs + at_page(key, c)));
                 mma16816(o[i], p, v[0], v[1]);
                 mma16816(o[i + 1], p, v[2], v[3]);
             }

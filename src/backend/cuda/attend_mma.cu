@@ -1,7 +1,7 @@
 /* attend_mma.cu - attention of a few rows over f16 pages at the memory roof: decode.
  *
  * A CTA takes one part of a sequence, one KV head and up to eight of its query heads. Its warps
- * take tiles of 16 positions in turn; keys and values of a tile arrive by one bulk copy each in a
+ * take tiles of 16 positions in turn; keys and values of a tile arrive by bulk copies in a
  * ring of three slots. Positions are the 16 rows of m16n8k16 and queries its 8 columns, so a group
  * of eight query heads needs no padding: scores' = K q', the maximum over positions by three
  * shuffles, probabilities to f16 and turned around by movmatrix, output' += V' p'. Warps merge
@@ -20,6 +20,12 @@ namespace
 {
 
 enum { WARPS = 4, THREADS = WARPS * 32, SLOTS = 3, TILE = 16, QUERIES = 8 };
+
+/* Byte of 16-byte chunk c of a tile's position: 64 dims of all positions, then the next 64. */
+__device__ inline uint32_t tile_at(int row, int c)
+{
+    return (uint32_t)((c >> 3) * (TILE * 128) + row * 128 + (((c ^ row) & 7) << 4));
+}
 
 __device__ inline uint32_t turned(uint32_t x)
 {
@@ -66,7 +72,7 @@ __global__ void __launch_bounds__(THREADS)
         [&](int32_t load) { /* loads 2i, 2i + 1: keys, values of tile i */
                             int32_t at = (tile0 + warp + load / 2 * WARPS) * TILE;
                             const __half *page = page_part<__half>(kv, seq, at, head);
-                            return page + (load % 2 ? GEM_PAGE * HD : 0) + at % GEM_PAGE * HD;
+                            return page + (load % 2 ? GEM_PAGE * HD : 0) + at % GEM_PAGE * 64;
         };
     /* not written by this batch: rows of it are few, and a row alone brings its own */
     const auto old = [&](int32_t load) {
@@ -84,9 +90,12 @@ __global__ void __launch_bounds__(THREADS)
     barriers_visible();
     __syncwarp();
     const auto issue = [&] {
-        if (lane == 0)
-            fetch(shared_at(ring) + issued % SLOTS * BYTES, source(issued), BYTES,
-                  shared_at(&bars[warp][issued % SLOTS]), policy);
+        const uint32_t bar = shared_at(&bars[warp][issued % SLOTS]);
+        if (lane == 0) expect(bar, BYTES);
+        __syncwarp();
+        if (lane < HD / 64) /* 64 dims each */
+            copy(shared_at(ring) + issued % SLOTS * BYTES + lane * (TILE * 128),
+                 source(issued) + lane * (64 * GEM_PAGE), TILE * 128, bar, policy);
         issued++;
     };
     while (issued < min(n_loads, (int32_t)SLOTS) && old(issued))
@@ -98,7 +107,9 @@ __global__ void __launch_bounds__(THREADS)
     (void)bars; /* cp.async counts groups itself */
     const auto issue = [&] {
         if (issued < n_loads)
-            fetch_lanes(ring + issued % SLOTS * BYTES, source(issued), BYTES, lane);
+            for (int c = 0; c < HD / 64; c++)
+                fetch_lanes(ring + issued % SLOTS * BYTES + c * (TILE * 128),
+                            source(issued) + c * (64 * GEM_PAGE), TILE * 128, lane);
         commit();
         issued++;
     };
@@ -196,9 +207,9 @@ __global__ void __launch_bounds__(THREADS)
     const auto bring = [&](int32_t i, int32_t load, const __half *own) {
         const int32_t at = (tile0 + warp + i * WARPS) * TILE, row = pos - at;
         if (!ALONE || row < 0 || row >= TILE) return;
-        uint8_t *to = ring + load % SLOTS * BYTES + row * HD * 2;
+        uint8_t *to = ring + load % SLOTS * BYTES;
         for (int c = lane; c < HD / 8; c += 32)
-            *(uint4 *)(to + ((c ^ (row & 7)) << 4)) = *(const uint4 *)(own + 8 * c);
+            *(uint4 *)(to + tile_at(row, c)) = *(const uint4 *)(own + 8 * c);
         __syncwarp();
     };
     for (int32_t i = 0; i < n_tiles; i++) {
@@ -211,7 +222,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int k = 0; k < TILES; k++) {
             uint32_t a[4];
             int row = lane % 16, c = 2 * k + lane / 16;
-            ldmatrix4(a, keys + (uint32_t)(row * HD * 2 + ((c ^ (row & 7)) << 4)));
+            ldmatrix4(a, keys + tile_at(row, c));
             mma16816(s[k % 2], a, x[k][0], x[k][1]);
         }
         refill();
@@ -250,7 +261,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < TILES; j++) {
             uint32_t a[4];
             int row = lane / 16 * 8 + lane % 8, c = 2 * j + lane / 8 % 2;
-            ldmatrix4_trans(a, values + (uint32_t)(row * HD * 2 + ((c ^ (row & 7)) << 4)));
+            ldmatrix4_trans(a, values + tile_at(row, c));
             mma16816(o[j], a, b0, b1);
         }
         refill();

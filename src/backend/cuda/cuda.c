@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda_backend.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,9 +31,10 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
             return gem_fail(err, GEM_E_UNSUPPORTED,
                             "cuda: no kernels for KV type f32-values; f32, f16 and f16-full have");
     if (p->draft_op)
-        return gem_fail(err, GEM_E_UNSUPPORTED,
-                        "cuda: no kernels for a drafter beside its model (--draft own or a file made "
-                        "for it); ngram and a smaller model have");
+        return gem_fail(
+            err, GEM_E_UNSUPPORTED,
+            "cuda: no kernels for a drafter beside its model (--draft own or a file made "
+            "for it); ngram and a smaller model have");
     if (p->d_model > 12 * 1024)
         return gem_fail(err, GEM_E_UNSUPPORTED, "cuda: a model of width %d; up to %d are supported",
                         p->d_model, 12 * 1024);
@@ -59,13 +61,17 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
                 "cuda: layer %d has %d query heads on %d KV heads; up to %d on each are "
                 "supported",
                 p->op[i].layer, heads, l->n_kv_heads, GEM_CUDA_MAX_GROUP);
-        while (g < be->n_groups && be->group[g] != group)
+        const int pool = be->opt.layer_pool[p->op[i].layer];
+        const int rows = gem_cuda_block_rows(&be->s, l->head_dim, be->opt.pool[pool].f16);
+        while (g < be->n_groups && (be->group[g] != group || be->block_rows[g] != rows))
             g++;
         if (g == GEM_CUDA_MAX_GROUPS)
             return gem_fail(err, GEM_E_UNSUPPORTED,
-                            "cuda: more than %d ratios of query to KV heads in one model",
+                            "cuda: more than %d kinds of attention in one model",
                             GEM_CUDA_MAX_GROUPS);
-        if (g == be->n_groups) be->group[be->n_groups++] = group;
+        if (g < be->n_groups) continue;
+        be->block_rows[be->n_groups] = rows;
+        be->group[be->n_groups++] = group;
     }
     return GEM_OK;
 }
@@ -129,6 +135,7 @@ static gem_status open_device(gem_backend *be, gem_error *err)
     be->s.n_sms = p.multiProcessorCount;
     be->s.max_smem = p.sharedMemPerBlockOptin;
     be->s.clusters = p.major >= 9;
+    be->s.wgmma = p.major == 9 && p.minor == 0;
     be->launch = p.major >= 9 ? GEM_CUDA_LAUNCH_PDL : GEM_CUDA_LAUNCH_GRAPH;
     if ((e = cudaStreamCreateWithFlags(&be->s.stream, cudaStreamNonBlocking)))
         return gem_cuda_fail(err, e, "making a stream");
@@ -394,36 +401,42 @@ static void copy_page(gem_backend *be, int pool, int32_t dst, int32_t src)
                           be->s.stream);
 }
 
-/* One head's position of a page, in order: 16-byte chunks of f16 pages stand swizzled (device.cuh).
- */
-static void read_half(const uint8_t *part, int head_dim, bool f16, float *out)
+/* 16-byte chunk c of a position's keys or values: where it stands (page_at, device.cuh). */
+static size_t chunk_at(int head_dim, size_t value, int slot, size_t c)
 {
-    memcpy(out, part, f16 ? 0 : (size_t)head_dim * sizeof(float));
-    for (int i = 0; f16 && i < head_dim; i++) {
-        uint16_t h;
-        memcpy(&h, part + 2 * i, 2);
-        out[i] = gem_f16_to_f32(h);
-    }
+    if (value != 2 || head_dim % 64) return (size_t)slot * (size_t)head_dim * value + 16 * c;
+    return c / 8 * (GEM_PAGE * 128) + (size_t)slot * 128 + 16 * ((c ^ (size_t)slot) & 7);
 }
 
 static void read_kv(const gem_backend *be, int layer, int32_t page, int32_t pos, float *k, float *v)
 {
     const gem_kv_layer *l = &be->plan->layer[layer];
-    int pool = be->opt.layer_pool[layer], slot = pos % GEM_PAGE, hd = l->head_dim;
-    bool f16 = be->opt.pool[pool].f16, swizzled = f16 && hd % 64 == 0;
-    size_t value = f16 ? 2 : 4, row = (size_t)hd * value, half = GEM_PAGE * row;
-    uint8_t raw[512 * sizeof(float)], plain[512 * sizeof(float)];
+    const int pool = be->opt.layer_pool[layer], slot = pos % GEM_PAGE, hd = l->head_dim;
+    const bool f16 = be->opt.pool[pool].f16;
+    const size_t value = f16 ? 2 : 4, row = (size_t)hd * value, half = GEM_PAGE * row;
+    uint8_t *all = malloc(half);
     for (int i = 0; i < 2 * l->n_kv_heads; i++) {
-        const uint8_t *from = be->pool[pool] + ((size_t)page * (size_t)l->n_kv_heads) * 2 * half +
-                              (size_t)i * half + (size_t)slot * row;
+        const uint8_t *from =
+            be->pool[pool] + ((size_t)page * (size_t)l->n_kv_heads * 2 + (size_t)i) * half;
         float *to = (i % 2 ? v : k) + (size_t)(i / 2) * (size_t)hd;
-        if (cudaSetDevice(be->device_id) || cudaStreamSynchronize(be->s.stream) ||
-            cudaMemcpy(raw, from, row, cudaMemcpyDeviceToHost))
-            memset(raw, 0xff, row); /* NaN: the fault shows in the comparison */
-        for (size_t c = 0; c < row / 16; c++)
-            memcpy(plain + 16 * c, raw + 16 * (swizzled ? c ^ (size_t)(slot & 7) : c), 16);
-        read_half(plain, hd, f16, to);
+        const bool read = all && !cudaSetDevice(be->device_id) &&
+                          !cudaStreamSynchronize(be->s.stream) &&
+                          !cudaMemcpy(all, from, half, cudaMemcpyDeviceToHost);
+        for (int d = 0; d < hd; d++) {
+            const size_t at = (size_t)d * value;
+            uint16_t h;
+            to[d] = NAN; /* a fault shows in the comparison */
+            if (!read) continue;
+            const uint8_t *p = all + chunk_at(hd, value, slot, at / 16) + at % 16;
+            if (f16) {
+                memcpy(&h, p, sizeof(h));
+                to[d] = gem_f16_to_f32(h);
+            } else {
+                memcpy(&to[d], p, sizeof(float));
+            }
+        }
     }
+    free(all);
 }
 
 static void stats_cuda(const gem_backend *be, gem_backend_stats *out)
@@ -457,11 +470,13 @@ static json_t *config_cuda(const gem_backend *be)
         : be->blas ? "f16+cublaslt"
                    : "f16-tile",
         "attention_few", be->attend_ref ? "rows" : "split", "attention_many",
-        exact || be->attend_ref ? "rows" : "flash64", "launch", launch[be->launch], "few_rows",
-        GEM_CUDA_FEW, "prefill_tile_rows", (int)be->opt.n_batch, "weights_bytes",
-        (json_int_t)be->arena_bytes, "kv_bytes", (json_int_t)be->kv_bytes, "workspace_bytes",
-        (json_int_t)be->work_bytes, "decode_weight_bytes", (json_int_t)be->decode_bytes,
-        "same_bits",
+        exact || be->attend_ref ? "rows"
+        : be->s.wgmma           ? "wgmma128 for f16 heads of 256, flash64"
+                                : "flash64",
+        "launch", launch[be->launch], "few_rows", GEM_CUDA_FEW, "prefill_tile_rows",
+        (int)be->opt.n_batch, "weights_bytes", (json_int_t)be->arena_bytes, "kv_bytes",
+        (json_int_t)be->kv_bytes, "workspace_bytes", (json_int_t)be->work_bytes,
+        "decode_weight_bytes", (json_int_t)be->decode_bytes, "same_bits",
         exact ? "any batch" : "within batches of up to few_rows rows, and within larger ones");
 }
 

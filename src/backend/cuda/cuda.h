@@ -56,7 +56,7 @@ typedef struct gem_cuda_weight {
  * device before it touches what that one wrote). */
 typedef struct gem_cuda_stream {
     cudaStream_t stream;
-    bool pdl, clusters; /* clusters: the device has them */
+    bool pdl, clusters, wgmma; /* clusters, wgmma: the device has them */
     int n_sms;
     size_t max_smem; /* bytes of shared memory a CTA may have */
 } gem_cuda_stream;
@@ -246,6 +246,19 @@ cudaError_t gem_cuda_attend_flash(const gem_cuda_stream *s, const gem_cuda_kv *k
                                   const gem_cuda_rows *rows, const gem_cuda_block *block,
                                   int32_t n_blocks, const gem_cuda_queries *q);
 
+/* attend_wgmma.cu: the same on Hopper, for f16 pages of some head sizes. Rows of a block, at most;
+ * 0: it does not take them. */
+int gem_cuda_wgmma_rows(const gem_cuda_stream *s, int head_dim, bool f16);
+cudaError_t gem_cuda_attend_wgmma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                  const gem_cuda_rows *rows, const gem_cuda_block *block,
+                                  int32_t n_blocks, const gem_cuda_queries *q);
+/* Rows of a block of whichever kernel takes them. */
+static inline int gem_cuda_block_rows(const gem_cuda_stream *s, int head_dim, bool f16)
+{
+    const int rows = gem_cuda_wgmma_rows(s, head_dim, f16);
+    return rows ? rows : GEM_CUDA_MAX_GROUP;
+}
+
 /* ---- recurrent.cu ---- */
 
 /* Rows of one sequence in a run: places [first, first + n) of the order, positions pos and on. */
@@ -291,6 +304,7 @@ cudaError_t gem_cuda_slab_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_flash_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_tile_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_many_init(void);
+cudaError_t gem_cuda_wgmma_init(const gem_cuda_stream *s);
 
 #ifdef __cplusplus
 }

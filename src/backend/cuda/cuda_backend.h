@@ -76,8 +76,9 @@ struct gem_backend {
     int32_t max_pages;
     int32_t *ids; /* [4][n]: token, pos, seq, row_of */
     gem_cuda_update *update;
-    gem_cuda_block *block;                    /* gem_cuda_block_list */
-    int group[GEM_CUDA_MAX_GROUPS], n_groups; /* query heads on a KV head: the sizes there are */
+    gem_cuda_block *block; /* gem_cuda_block_list */
+    /* kinds of attention: query heads on a KV head, rows of a block */
+    int group[GEM_CUDA_MAX_GROUPS], block_rows[GEM_CUDA_MAX_GROUPS], n_groups;
 
     /* recurrent models */
     float *states, *tapes; /* device, owned */
@@ -102,7 +103,8 @@ struct gem_backend {
 
 enum { GEM_CUDA_MAX_UPDATES = 65536 };
 
-/* Where the blocks of rows for one size of group begin: of all rows, or of those that want logits.
+/* Where the blocks of rows for one kind of attention begin: of all rows, or of those that want
+ * logits.
  */
 static inline size_t gem_cuda_block_list(const gem_backend *be, int wanted, int group)
 {

@@ -259,12 +259,15 @@ static cudaError_t attend(pass *p, const gem_cuda_op *o)
     if (few || be->opt.exact || be->attend_ref || !gem_cuda_flash_head(kv.head_dim))
         return gem_cuda_attend_split(&be->s, &kv, &p->rows, &q, raw, p->n, few, be->partial,
                                      be->turn);
+    const int rows = gem_cuda_block_rows(&be->s, kv.head_dim, kv.f16);
     int g = 0;
-    while (be->group[g] != q.n_heads / kv.n_kv_heads)
+    while (be->group[g] != q.n_heads / kv.n_kv_heads || be->block_rows[g] != rows)
         g++;
-    return gem_cuda_attend_flash(&be->s, &kv, &p->rows,
-                                 be->block + gem_cuda_block_list(be, p->list, g),
-                                 be->n_blocks[p->list][g], &q);
+    const gem_cuda_block *block = be->block + gem_cuda_block_list(be, p->list, g);
+    const int32_t n_blocks = be->n_blocks[p->list][g];
+    return gem_cuda_wgmma_rows(&be->s, kv.head_dim, kv.f16)
+               ? gem_cuda_attend_wgmma(&be->s, &kv, &p->rows, block, n_blocks, &q)
+               : gem_cuda_attend_flash(&be->s, &kv, &p->rows, block, n_blocks, &q);
 }
 
 /* ---- recurrent layers ---- */
@@ -497,11 +500,11 @@ static cudaError_t send_tables(gem_backend *be, const gem_batch *b)
     return e ? e : gem_cuda_scatter(&be->s, be->update, n, be->table);
 }
 
-/* Rows of one sequence, at most as many tokens as give GEM_CUDA_MAX_GROUP rows of a KV head. */
-static int make_blocks(int group, const int32_t *seq, const int32_t *pos, int32_t n,
+/* Rows of one sequence, at most as many tokens as give `rows` rows of a KV head. */
+static int make_blocks(int group, int rows, const int32_t *seq, const int32_t *pos, int32_t n,
                        gem_cuda_block *out)
 {
-    int count = 0, max_tokens = GEM_CUDA_MAX_GROUP / group;
+    int count = 0, max_tokens = rows / group;
     for (int32_t r = 0; r < n;) {
         int32_t end = r + 1;
         while (end < n && end - r < max_tokens && seq[end] == seq[r] && pos[end] > pos[end - 1])
@@ -512,7 +515,7 @@ static int make_blocks(int group, const int32_t *seq, const int32_t *pos, int32_
     return count;
 }
 
-/* For all rows and for the wanted ones, for each size of group that the model has. */
+/* For all rows and for the wanted ones, for each kind of attention that the model has. */
 static cudaError_t send_blocks(gem_backend *be, const gem_batch *b, int32_t n_wanted)
 {
     const int32_t *row_of = be->host_ids + 3 * (size_t)b->n_rows;
@@ -523,10 +526,10 @@ static cudaError_t send_blocks(gem_backend *be, const gem_batch *b, int32_t n_wa
     }
     for (int g = 0; g < be->n_groups; g++) {
         size_t all = gem_cuda_block_list(be, 0, g), wanted = gem_cuda_block_list(be, 1, g);
-        be->n_blocks[0][g] =
-            make_blocks(be->group[g], b->seq, b->pos, b->n_rows, be->host_block + all);
-        be->n_blocks[1][g] = make_blocks(be->group[g], be->wanted_seq, be->wanted_pos, n_wanted,
-                                         be->host_block + wanted);
+        be->n_blocks[0][g] = make_blocks(be->group[g], be->block_rows[g], b->seq, b->pos, b->n_rows,
+                                         be->host_block + all);
+        be->n_blocks[1][g] = make_blocks(be->group[g], be->block_rows[g], be->wanted_seq,
+                                         be->wanted_pos, n_wanted, be->host_block + wanted);
         for (int list = 0; list < 2 && !e; list++) {
             size_t at = list ? wanted : all, count = (size_t)be->n_blocks[list][g];
             if (count)

@@ -80,11 +80,13 @@ __device__ inline float view_at(const gem_cuda_view &v, int64_t r, int64_t i)
 }
 
 /* Where value d of position `slot` stands in a page's keys or values. f16 pages of heads of whole
- * 128 bytes keep 16-byte chunk c at c ^ (slot & 7): copied to shared memory as they are, a column
- * of positions falls into all banks. */
+ * 128 bytes stand as tensor cores want them: tiles of 64 dims, in a tile 128 bytes a position, of
+ * which 16-byte chunk c stands at c ^ (slot & 7): copied to shared memory as it is, a column of
+ * positions falls into all banks. */
 __device__ inline int page_at(int hd, int slot, int d, bool swizzled)
 {
-    return slot * hd + (swizzled ? ((d >> 3 ^ (slot & 7)) << 3) + (d & 7) : d);
+    if (!swizzled) return slot * hd + d;
+    return (d >> 6) * (64 * GEM_PAGE) + slot * 64 + (((d >> 3 ^ slot) & 7) << 3) + (d & 7);
 }
 __device__ inline bool page_swizzled(int, const float *)
 {
