@@ -7,7 +7,7 @@
  * maximum and sum of a row as in FlashAttention (arXiv:2205.14135); probabilities stay in
  * registers, O += P V by m64n256k16. The scores of the next page are multiplied behind the values
  * of this one. Sums run over pages in ascending order: a row's bits depend on its position and its
- * block alone. Bound: the matrix rate. Figures, and what became of head size 512: docs/cuda.md. */
+ * block alone. Bound: the matrix rate. Figures: docs/cuda.md. Head size 512: attend_wide.cu. */
 #include "backend/cuda/parts.cuh"
 #include "backend/cuda/ring.cuh"
 #include "backend/cuda/wgmma.cuh"
@@ -28,15 +28,6 @@ enum { HD = 256, ROWS = 128, STAGES = 2, Q_BYTES = ROWS * HD * 2, TILE = KEYS * 
 enum { BYTES = Q_BYTES + 2 * STAGES * TILE + 8 * 4 * STAGES };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-__device__ inline void barrier_of(uint32_t bar, int count)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
-}
-__device__ inline void arrive(uint32_t bar)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
-
 __device__ void produce(const args &a, int32_t first, int32_t last, uint32_t ks, uint32_t vs,
                         uint32_t bars, const int32_t *table)
 {
@@ -63,7 +54,8 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) uint8_t smem[];
-    const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32, g = lane / 4, t = lane % 4;
+    const int tid = threadIdx.x, lane = tid % 32, g = lane / 4, t = lane % 4;
+    const int warp = __shfl_sync(~0u, tid / 32, 0); /* known to be one number a warp */
     const int wg = warp / 4, head = blockIdx.y, group = a.q.n_heads / a.kv.n_kv_heads;
     const uint32_t qs = shared_at(smem), ks = qs + Q_BYTES, vs = ks + STAGES * TILE,
                    bars = vs + STAGES * TILE;
@@ -80,7 +72,7 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
     const int32_t last = pos1 / KEYS;
     if (tid == 0) {
         for (int i = 0; i < 4 * STAGES; i++)
-            barrier_of(bars + 8 * i, i % 4 < 2 ? 1 : 8);
+            barrier_init(bars + 8 * i, i % 4 < 2 ? 1 : 8);
         barriers_visible();
     }
     __syncthreads();
@@ -118,19 +110,19 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
         o[i] = 0;
     const float log2e = 1.4426950408889634f;
 
-    const auto scores =
-        [&](int i) { /* of page first + i */
-                     const int stage = i % STAGES;
-                     await(bars + 32 * stage, (uint32_t)(i / STAGES & 1));
-                     wgmma_fence();
+    const uint64_t q_at = wgmma_tile(qs + (uint32_t)(row0 * 128), 16), k_at = wgmma_tile(ks, 16),
+                   v_at = wgmma_tile(vs, KEYS * 128);
+    const auto scores = [&](int i) { /* of page first + i */
+        const int stage = i % STAGES;
+        const uint64_t q = wgmma_anew(q_at), keys = wgmma_anew(wgmma_ahead(k_at, stage * TILE));
+        await(bars + 32 * stage, (uint32_t)(i / STAGES & 1));
+        wgmma_fence();
 #pragma unroll
-                     for (int k = 0; k < HD / 16; k++)
-                         wgmma_qk(
-                             s, wgmma_tile(qs + k / 4 * (ROWS * 128) + row0 * 128 + k % 4 * 32, 16),
-                             wgmma_tile(ks + stage * TILE + k / 4 * (KEYS * 128) + k % 4 * 32, 16),
-                             k > 0);
-                     wgmma_commit();
-        };
+        for (int k = 0; k < HD / 16; k++)
+            wgmma_qk(s, wgmma_ahead(q, k / 4 * (ROWS * 128) + k % 4 * 32),
+                     wgmma_ahead(keys, k / 4 * (KEYS * 128) + k % 4 * 32), k > 0);
+        wgmma_commit();
+    };
     uint32_t p[4][4];
     const auto softmax = [&](int32_t page) {
         if (page * KEYS + KEYS - 1 > pos0 || n < ROWS || (window && pos1 - page * KEYS >= window))
@@ -171,11 +163,12 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
     };
     const auto weigh = [&](int i) {
         const int stage = i % STAGES;
+        const uint64_t values = wgmma_anew(wgmma_ahead(v_at, stage * TILE));
         await(bars + 32 * stage + 8, (uint32_t)(i / STAGES & 1));
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            wgmma_pv(o, p[k], wgmma_tile(vs + stage * TILE + k * (16 * 128), KEYS * 128));
+            wgmma_pv(o, p[k], wgmma_ahead(values, k * (16 * 128)));
         wgmma_commit();
     };
     const auto done = [&](int i, int what) { /* what: 16 keys, 24 values */
@@ -227,7 +220,8 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
 
 int gem_cuda_wgmma_rows(const gem_cuda_stream *s, int head_dim, bool f16)
 {
-    return f16 && s->wgmma && head_dim == HD ? ROWS : 0;
+    if (!f16 || !s->wgmma) return 0;
+    return head_dim == HD ? ROWS : gem_cuda_wide_rows(head_dim);
 }
 
 cudaError_t gem_cuda_attend_wgmma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
@@ -236,6 +230,7 @@ cudaError_t gem_cuda_attend_wgmma(const gem_cuda_stream *s, const gem_cuda_kv *k
 {
     const args a = {*kv, *rows, block, *q};
     if (!gem_cuda_wgmma_rows(s, kv->head_dim, kv->f16)) return cudaErrorInvalidValue;
+    if (kv->head_dim != HD) return gem_cuda_attend_wide(s, kv, rows, block, n_blocks, q);
     return launch(s, attend_wgmma, dim3((unsigned)n_blocks, (unsigned)kv->n_kv_heads), THREADS,
                   BYTES, a);
 }
@@ -243,5 +238,7 @@ cudaError_t gem_cuda_attend_wgmma(const gem_cuda_stream *s, const gem_cuda_kv *k
 cudaError_t gem_cuda_wgmma_init(const gem_cuda_stream *s)
 {
     if (!s->wgmma) return cudaSuccess;
-    return cudaFuncSetAttribute(attend_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    cudaError_t e =
+        cudaFuncSetAttribute(attend_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    return e ? e : gem_cuda_wide_init();
 }

@@ -252,6 +252,12 @@ int gem_cuda_wgmma_rows(const gem_cuda_stream *s, int head_dim, bool f16);
 cudaError_t gem_cuda_attend_wgmma(const gem_cuda_stream *s, const gem_cuda_kv *kv,
                                   const gem_cuda_rows *rows, const gem_cuda_block *block,
                                   int32_t n_blocks, const gem_cuda_queries *q);
+/* attend_wide.cu: the same for head size 512; called by the two above. */
+int gem_cuda_wide_rows(int head_dim);
+cudaError_t gem_cuda_attend_wide(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                 const gem_cuda_rows *rows, const gem_cuda_block *block,
+                                 int32_t n_blocks, const gem_cuda_queries *q);
+cudaError_t gem_cuda_wide_init(void);
 /* Rows of a block of whichever kernel takes them. */
 static inline int gem_cuda_block_rows(const gem_cuda_stream *s, int head_dim, bool f16)
 {

@@ -137,52 +137,43 @@ __global__ void expand(const uint8_t *w, int64_t row_bytes, int64_t k, int64_t r
     }
 }
 
-/* Pairs j = 0..3 of this lane's k against the four pairs of octet t of the four lanes of a quad. */
-__device__ inline uint4 quad_turned(const uint32_t p[4], int t)
-{
-    uint32_t out[4] = {};
-#pragma unroll
-    for (int r = 0; r < 4; r++) { /* to the lane r further: its octet, from here */
-        const int to = (t + r) & 3, from = (t - r) & 3;
-        const uint32_t mine = to == 0 ? p[0] : to == 1 ? p[1] : to == 2 ? p[2] : p[3];
-        const uint32_t x = __shfl_sync(~0u, mine, from, 4);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (i == from) out[i] = x;
-    }
-    return make_uint4(out[0], out[1], out[2], out[3]);
-}
+enum { EXPAND_WARPS = 8, EXPAND_LD = 512 + 16 }; /* bytes of a row of 256; rows in other banks */
 
-/* A warp a slab, read as the products read it; a quad of lanes writes 64 bytes of a row at a time.
- * Bit for bit what slab_octet gives. row0: a multiple of 16. */
+/* A warp a slab, read as the products read it; eight rows at a time go through shared memory, so
+ * that 512 bytes of a row are written at once. Bit for bit what slab_octet gives. row0: a multiple
+ * of 16. */
 template <int T>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(32 * EXPAND_WARPS)
     expand_slabs(const uint8_t *w, int64_t k, int64_t row0, int64_t n, uint4 *dst)
 {
-    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, slabs = (int)(k / 256);
-    const int64_t all = (n + 15) / 16 * slabs, step = (int64_t)gridDim.x * (blockDim.x / 32);
+    __shared__ __align__(16) uint8_t spare[EXPAND_WARPS][8 * EXPAND_LD];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int slabs = (int)(k / 256);
+    const int64_t all = (n + 15) / 16 * slabs, step = (int64_t)gridDim.x * EXPAND_WARPS;
+    uint8_t *mine = spare[warp];
     dependents_go();
     dependency_wait();
-    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < all; i += step) {
+    for (int64_t i = (int64_t)blockIdx.x * EXPAND_WARPS + warp; i < all; i += step) {
         const int64_t tile = i / slabs;
         const int ks = (int)(i - tile * slabs);
         slab<T> x;
         x.load(w + ((row0 / 16 + tile) * slabs + ks) * slab_bytes(T), lane);
 #pragma unroll
         for (int up = 0; up < 2; up++) {
-            const int64_t row = 16 * tile + g + 8 * up;
 #pragma unroll
-            for (int b = 0; b < 8; b++) {
-                uint32_t p[4];
+            for (int b = 0; b < 8; b++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    const float2 v = x.values(b, j, up);
-                    const __half2 h = __floats2half2_rn(v.x, v.y);
-                    p[j] = *(const uint32_t *)&h;
-                }
-                const uint4 out = quad_turned(p, t);
-                if (row < n) dst[row * (k / 8) + 32 * ks + 4 * b + t] = out;
-            }
+                for (int j = 0; j < 4; j++)
+                    *(uint32_t *)(mine + g * EXPAND_LD + 64 * b + 16 * j + 4 * t) =
+                        x.halves(b, j, up);
+            __syncwarp();
+            const int64_t row = 16 * tile + 8 * up;
+            uint4 *out = dst + row * (k / 8) + 32 * ks + lane;
+#pragma unroll
+            for (int r = 0; r < 8; r++)
+                if (row + r < n)
+                    out[r * (k / 8)] = *(const uint4 *)(mine + r * EXPAND_LD + 16 * lane);
+            __syncwarp();
         }
     }
 }
@@ -199,10 +190,11 @@ template <int T>
 static cudaError_t run_expand_slabs(const gem_cuda_stream *s, const gem_cuda_weight *w,
                                     int64_t row0, int64_t n, uint16_t *dst)
 {
-    int64_t blocks = ((n + 15) / 16 * (w->k / 256) + 7) / 8, most = 8 * (int64_t)s->n_sms;
+    const int64_t slabs = (n + 15) / 16 * (w->k / 256), most = 8 * (int64_t)s->n_sms;
+    const int64_t blocks = (slabs + EXPAND_WARPS - 1) / EXPAND_WARPS;
     if (row0 % 16) return cudaErrorInvalidValue;
-    return launch(s, expand_slabs<T>, dim3((unsigned)(blocks < most ? blocks : most)), 256, 0,
-                  w->data, w->k, row0, n, (uint4 *)dst);
+    return launch(s, expand_slabs<T>, dim3((unsigned)(blocks < most ? blocks : most)),
+                  32 * EXPAND_WARPS, 0, w->data, w->k, row0, n, (uint4 *)dst);
 }
 
 cudaError_t gem_cuda_expand(const gem_cuda_stream *s, const gem_cuda_weight *w, int64_t row0,

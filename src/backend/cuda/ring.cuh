@@ -12,9 +12,13 @@ __device__ inline uint32_t shared_at(const void *p)
 }
 
 #if __CUDA_ARCH__ >= 900
-__device__ inline void barrier_init(uint32_t bar)
+__device__ inline void barrier_init(uint32_t bar, int arrivals = 1)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bar) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+__device__ inline void arrive(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 __device__ inline void barriers_visible()
 {

@@ -98,20 +98,14 @@ template <int T> struct slab {
         return byte_f32(w ^ 0x80808080u, s % 4) - 128.0f;
     }
 
-    /* The two values of that pair, as slab_octet has them. */
+    /* The two values of that pair, as slab_octet has them; K types. */
     __device__ float2 values(int b, int j, int up) const
     {
         const uint32_t q = pair_of(b, j, up);
-        const int offset = T == GEM_DTYPE_Q8_0   ? 128
-                           : T == GEM_DTYPE_Q6_K ? 32
-                           : T == GEM_DTYPE_Q4_0 ? 8
-                                                 : 0;
-        const float q0 = (float)((int)(q & 0xffffu) - offset),
-                    q1 = (float)((int)(q >> 16) - offset);
-        if (T == GEM_DTYPE_Q4_0 || T == GEM_DTYPE_Q8_0) {
-            const float d = scale_f16(b, up);
-            return make_float2(__fmul_rn(d, q0), __fmul_rn(d, q1));
-        }
+        const float from = 8388608.0f + (T == GEM_DTYPE_Q6_K ? 32.0f : 0.0f);
+        /* built as 2^23 + q: exact */
+        const float q0 = __int_as_float((int)__byte_perm(q, 0x4B000000u, 0x7610u)) - from,
+                    q1 = __int_as_float((int)__byte_perm(q, 0x4B000000u, 0x7632u)) - from;
         if (T == GEM_DTYPE_Q6_K) {
             const float d = __fmul_rn(__half2float(__ushort_as_half((unsigned short)pair[up])),
                                       scale_i8(2 * b + j / 2, up));
@@ -125,6 +119,26 @@ template <int T> struct slab {
         const float s = __fmul_rn(d.x, byte_f32(low, b % 4)),
                     m = -__fmul_rn(d.y, byte_f32(min, b % 4));
         return make_float2(__fadd_rn(__fmul_rn(s, q0), m), __fadd_rn(__fmul_rn(s, q1), m));
+    }
+
+    /* The same, rounded to f16. Q4_0, Q8_0: the product in f32 is exact, so f16's own rounds as
+     * often. */
+    __device__ uint32_t halves(int b, int j, int up) const
+    {
+        if (T == GEM_DTYPE_Q4_0 || T == GEM_DTYPE_Q8_0) {
+            const uint4 &v = e[up];
+            const uint32_t w = b / 2 == 0 ? v.x : b / 2 == 1 ? v.y : b / 2 == 2 ? v.z : v.w;
+            const uint32_t d = __byte_perm(w, 0, b % 2 ? 0x3232u : 0x1010u);
+            const uint32_t q = pair_of(b, j, up) | 0x64006400u; /* 1024 + q */
+            const __half2 x =
+                __hmul2(__hsub2(*(const __half2 *)&q,
+                                __float2half2_rn(T == GEM_DTYPE_Q8_0 ? 1152.0f : 1032.0f)),
+                        *(const __half2 *)&d);
+            return *(const uint32_t *)&x;
+        }
+        const float2 v = values(b, j, up);
+        const __half2 h = __floats2half2_rn(v.x, v.y);
+        return *(const uint32_t *)&h;
     }
 
     /* sum over the slab of weight x activation: acts: this lane's fragments of block 0, sums: of
