@@ -128,19 +128,23 @@ static void tiles(int64_t n_rows, int64_t k)
             (long long)n_rows, (long long)k, c.n, us,
             2e-6 * (double)c.n * (double)(n_rows * k) / us);
     }
-    size_t bytes = (size_t)(n_rows / 16 * (k / 256)) * gem_cuda_slab_bytes(GEM_DTYPE_Q4_0);
-    c.w = (gem_cuda_weight){.data = (uint8_t *)device_take(bytes),
-                            .dtype = GEM_DTYPE_Q4_0,
-                            .slabs = true,
-                            .k = k,
-                            .n_rows = n_rows};
-    double us = time_graph(expand, &c, 4, false);
-    printf(
-        "{\"kernel\": \"expand\", \"type\": \"Q4_0\", \"rows\": %lld, \"k\": %lld, \"us\": %.1f, "
-        "\"tb_s\": %.3f}\n",
-        (long long)n_rows, (long long)k, us,
-        ((double)bytes + (double)(n_rows * k) * 2) / us * 1e-6);
-    cudaFree(c.xh), cudaFree(c.wh), cudaFree(c.y), cudaFree((void *)c.w.data), free(h);
+    static const gem_dtype types[] = {GEM_DTYPE_Q4_0, GEM_DTYPE_Q8_0, GEM_DTYPE_Q4_K,
+                                      GEM_DTYPE_Q5_K, GEM_DTYPE_Q6_K};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        size_t bytes = (size_t)(n_rows / 16 * (k / 256)) * gem_cuda_slab_bytes(types[i]);
+        c.w = (gem_cuda_weight){.data = (uint8_t *)device_take(bytes),
+                                .dtype = types[i],
+                                .slabs = true,
+                                .k = k,
+                                .n_rows = n_rows};
+        double us = time_graph(expand, &c, 4, false);
+        printf("{\"kernel\": \"expand\", \"type\": \"%s\", \"rows\": %lld, \"k\": %lld, "
+               "\"us\": %.1f, \"tb_s\": %.3f}\n",
+               gem_dtype_get(types[i])->name, (long long)n_rows, (long long)k, us,
+               ((double)bytes + (double)(n_rows * k) * 2) / us * 1e-6);
+        cudaFree((void *)c.w.data);
+    }
+    cudaFree(c.xh), cudaFree(c.wh), cudaFree(c.y), free(h);
 }
 
 typedef struct attend_case {
@@ -241,6 +245,8 @@ static void attentions(void)
     attention(256, 32, 16, 1024, true, 8192, 1);
     attention(256, 32, 16, 1024, false, 8192, 1);
     attention(512, 32, 4, 0, true, 8192, 1);
+    attention(256, 32, 16, 1024, true, 2048, 8);
+    attention(512, 32, 4, 0, true, 2048, 8);
     attention(512, 32, 4, 0, true, 131072, 1);
     attention(512, 32, 4, 0, false, 131072, 1);
     attention(256, 32, 16, 1024, true, 8192, 2048);
@@ -433,6 +439,10 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "attention") == 0) {
         attentions();
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "tiles") == 0) {
+        tiles(16384, 5376);
         return 0;
     }
     slabs(GEM_DTYPE_Q4_0, 16384, 5376);

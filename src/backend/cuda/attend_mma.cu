@@ -6,7 +6,8 @@
  * of eight query heads needs no padding: scores' = K q', the maximum over positions by three
  * shuffles, probabilities to f16 and turned around by movmatrix, output' += V' p'. Warps merge
  * through shared memory, parts by the merge of attend_split.cu, both in ascending order. Positions
- * that earlier tokens wrote are fetched before the kernel ahead has ended.
+ * that earlier tokens wrote are fetched before the kernel ahead has ended. Of several rows, a CTA
+ * takes several parts of one, each by itself: parts stay the same for any number of rows.
  *
  * A row alone does without the append kernel: each CTA norms and rotates its own queries, and the
  * one that sees the row's position also its key and value, which go into the page and over the
@@ -60,14 +61,27 @@ __global__ void __launch_bounds__(THREADS)
     if (!ALONE) dependents_go();
     /* ids and tables were uploaded before the first kernel of this batch */
     const int32_t pos = __ldcg(rows.pos + r), seq = __ldcg(rows.seq + r);
-    const part p = part_of(kv, pos, (int32_t)blockIdx.x, max_splits);
-    if ((int32_t)blockIdx.x >= p.n) return;
+    int32_t which = (int32_t)blockIdx.x, behind = which + 1; /* parts of this CTA */
+    part p = part_of(kv, pos, which, max_splits);
+    if (!ALONE && (int32_t)gridDim.x <= max_splits) { /* fewer CTAs than parts there may be */
+        which = p.n * (int32_t)blockIdx.x / (int32_t)gridDim.x;
+        behind = p.n * ((int32_t)blockIdx.x + 1) / (int32_t)gridDim.x;
+        p = part_of(kv, pos, which, max_splits);
+    }
+    behind = min(behind, p.n);
+    if (which >= behind) return;
+    const int32_t n_parts = behind - which;
 
     /* this warp's tiles: every WARPS-th of those that hold a position the row sees */
     const int32_t seen0 = kv.window && pos >= kv.window ? pos - kv.window + 1 : 0;
-    const int32_t tile0 = max(p.first * GEM_PAGE, seen0) / TILE;
-    const int32_t tile1 = min(p.last * GEM_PAGE + GEM_PAGE - 1, pos) / TILE;
-    const int32_t n_tiles = tile1 < tile0 + warp ? 0 : (tile1 - tile0 - warp) / WARPS + 1;
+    int32_t tile0, n_tiles, n_loads, base = 0; /* base: loads of earlier parts */
+    const auto begin = [&] {
+        const int32_t tile1 = min(p.last * GEM_PAGE + GEM_PAGE - 1, pos) / TILE;
+        tile0 = max(p.first * GEM_PAGE, seen0) / TILE;
+        n_tiles = tile1 < tile0 + warp ? 0 : (tile1 - tile0 - warp) / WARPS + 1;
+        n_loads = 2 * n_tiles;
+    };
+    begin();
     const auto source =
         [&](int32_t load) { /* loads 2i, 2i + 1: keys, values of tile i */
                             int32_t at = (tile0 + warp + load / 2 * WARPS) * TILE;
@@ -78,7 +92,6 @@ __global__ void __launch_bounds__(THREADS)
     const auto old = [&](int32_t load) {
         return ALONE || (tile0 + warp + load / 2 * WARPS) * TILE + TILE + GEM_CUDA_FEW <= pos;
     };
-    const int32_t n_loads = 2 * n_tiles;
     one_head<HD> q_norm; /* constants: before the wait */
     if (ALONE) q_norm.vector(raw.q_norm, lane);
     int32_t issued = 0;
@@ -95,7 +108,7 @@ __global__ void __launch_bounds__(THREADS)
         __syncwarp();
         if (lane < HD / 64) /* 64 dims each */
             copy(shared_at(ring) + issued % SLOTS * BYTES + lane * (TILE * 128),
-                 source(issued) + lane * (64 * GEM_PAGE), TILE * 128, bar, policy);
+                 source(issued - base) + lane * (64 * GEM_PAGE), TILE * 128, bar, policy);
         issued++;
     };
     while (issued < min(n_loads, (int32_t)SLOTS) && old(issued))
@@ -106,10 +119,10 @@ __global__ void __launch_bounds__(THREADS)
 #else
     (void)bars; /* cp.async counts groups itself */
     const auto issue = [&] {
-        if (issued < n_loads)
+        if (issued - base < n_loads)
             for (int c = 0; c < HD / 64; c++)
                 fetch_lanes(ring + issued % SLOTS * BYTES + c * (TILE * 128),
-                            source(issued) + c * (64 * GEM_PAGE), TILE * 128, lane);
+                            source(issued - base) + c * (64 * GEM_PAGE), TILE * 128, lane);
         commit();
         issued++;
     };
@@ -181,16 +194,12 @@ __global__ void __launch_bounds__(THREADS)
             __half2 h = __floats2half2_rn(v.x, v.y);
             x[i][j] = *(uint32_t *)&h;
         }
-    float o[TILES][4];
-#pragma unroll
-    for (int i = 0; i < TILES; i++)
-        o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
-    float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
+    float o[TILES][4], m[2], l[2];
     const float log2e = 1.4426950408889634f;
 
     const auto await_load = [&](int32_t load) {
 #if __CUDA_ARCH__ >= 900
-        await(shared_at(&bars[warp][load % SLOTS]), (uint32_t)(load / SLOTS & 1));
+        await(shared_at(&bars[warp][(base + load) % SLOTS]), (uint32_t)((base + load) / SLOTS & 1));
 #else
         await_group(SLOTS);
 #endif
@@ -198,7 +207,7 @@ __global__ void __launch_bounds__(THREADS)
     const auto refill = [&] {
         __syncwarp();
 #if __CUDA_ARCH__ >= 900
-        if (issued < n_loads) issue();
+        if (issued - base < n_loads) issue();
 #else
         issue();
 #endif
@@ -207,120 +216,142 @@ __global__ void __launch_bounds__(THREADS)
     const auto bring = [&](int32_t i, int32_t load, const __half *own) {
         const int32_t at = (tile0 + warp + i * WARPS) * TILE, row = pos - at;
         if (!ALONE || row < 0 || row >= TILE) return;
-        uint8_t *to = ring + load % SLOTS * BYTES;
+        uint8_t *to = ring + (base + load) % SLOTS * BYTES;
         for (int c = lane; c < HD / 8; c += 32)
             *(uint4 *)(to + tile_at(row, c)) = *(const uint4 *)(own + 8 * c);
         __syncwarp();
     };
-    for (int32_t i = 0; i < n_tiles; i++) {
-        const uint32_t keys = shared_at(ring + 2 * i % SLOTS * BYTES);
-        const uint32_t values = shared_at(ring + (2 * i + 1) % SLOTS * BYTES);
-        float s[2][4] = {}; /* two chains: even and odd steps */
-        await_load(2 * i);
-        bring(i, 2 * i, own_k);
+    const bool whole = p.n == 1; /* nothing to merge with */
+#pragma unroll 1
+    for (;;) {
 #pragma unroll
-        for (int k = 0; k < TILES; k++) {
-            uint32_t a[4];
-            int row = lane % 16, c = 2 * k + lane / 16;
-            ldmatrix4(a, keys + tile_at(row, c));
-            mma16816(s[k % 2], a, x[k][0], x[k][1]);
-        }
-        refill();
-        const int32_t at = (tile0 + warp + i * WARPS) * TILE;
-        float v[4], fade[2];
+        for (int i = 0; i < TILES; i++)
+            o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+        m[0] = m[1] = -INFINITY, l[0] = l[1] = 0;
+        for (int32_t i = 0; i < n_tiles; i++) {
+            const uint32_t keys = shared_at(ring + (base + 2 * i) % SLOTS * BYTES);
+            const uint32_t values = shared_at(ring + (base + 2 * i + 1) % SLOTS * BYTES);
+            float s[2][4] = {}; /* two chains: even and odd steps */
+            await_load(2 * i);
+            bring(i, 2 * i, own_k);
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            int32_t key = at + g + 8 * (j / 2);
-            v[j] = key <= pos && key >= seen0 ? s[0][j] + s[1][j] : -INFINITY;
-        }
-        bool grew = false;
+            for (int k = 0; k < TILES; k++) {
+                uint32_t a[4];
+                int row = lane % 16, c = 2 * k + lane / 16;
+                ldmatrix4(a, keys + tile_at(row, c));
+                mma16816(s[k % 2], a, x[k][0], x[k][1]);
+            }
+            refill();
+            const int32_t at = (tile0 + warp + i * WARPS) * TILE;
+            float v[4], fade[2];
 #pragma unroll
-        for (int u = 0; u < 2; u++) { /* columns 2t, 2t + 1 */
-            float top = fmaxf(v[u], v[2 + u]);
-            for (int w = 4; w < 32; w *= 2)
-                top = fmaxf(top, __shfl_xor_sync(~0u, top, w));
-            float now = fmaxf(m[u], top), f = now == -INFINITY ? 0.0f : now * log2e;
-            fade[u] = exp2f(m[u] * log2e - f);
-            grew |= now > m[u];
-            m[u] = now;
-            v[u] = exp2f(fmaf(v[u], log2e, -f));
-            v[2 + u] = exp2f(fmaf(v[2 + u], log2e, -f));
-            l[u] = fmaf(l[u], fade[u], v[u] + v[2 + u]);
-        }
-        if (__any_sync(~0u, grew))
+            for (int j = 0; j < 4; j++) {
+                int32_t key = at + g + 8 * (j / 2);
+                v[j] = key <= pos && key >= seen0 ? s[0][j] + s[1][j] : -INFINITY;
+            }
+            bool grew = false;
+#pragma unroll
+            for (int u = 0; u < 2; u++) { /* columns 2t, 2t + 1 */
+                float top = fmaxf(v[u], v[2 + u]);
+                for (int w = 4; w < 32; w *= 2)
+                    top = fmaxf(top, __shfl_xor_sync(~0u, top, w));
+                float now = fmaxf(m[u], top), f = now == -INFINITY ? 0.0f : now * log2e;
+                fade[u] = exp2f(m[u] * log2e - f);
+                grew |= now > m[u];
+                m[u] = now;
+                v[u] = exp2f(fmaf(v[u], log2e, -f));
+                v[2 + u] = exp2f(fmaf(v[2 + u], log2e, -f));
+                l[u] = fmaf(l[u], fade[u], v[u] + v[2 + u]);
+            }
+            if (__any_sync(~0u, grew))
+#pragma unroll
+                for (int j = 0; j < TILES; j++) {
+                    o[j][0] *= fade[0], o[j][1] *= fade[1];
+                    o[j][2] *= fade[0], o[j][3] *= fade[1];
+                }
+            __half2 h0v = __floats2half2_rn(v[0], v[1]), h1v = __floats2half2_rn(v[2], v[3]);
+            const uint32_t b0 = turned(*(uint32_t *)&h0v), b1 = turned(*(uint32_t *)&h1v);
+            await_load(2 * i + 1);
+            bring(i, 2 * i + 1, own_v);
 #pragma unroll
             for (int j = 0; j < TILES; j++) {
-                o[j][0] *= fade[0], o[j][1] *= fade[1];
-                o[j][2] *= fade[0], o[j][3] *= fade[1];
+                uint32_t a[4];
+                int row = lane / 16 * 8 + lane % 8, c = 2 * j + lane / 8 % 2;
+                ldmatrix4_trans(a, values + tile_at(row, c));
+                mma16816(o[j], a, b0, b1);
             }
-        __half2 h0v = __floats2half2_rn(v[0], v[1]), h1v = __floats2half2_rn(v[2], v[3]);
-        const uint32_t b0 = turned(*(uint32_t *)&h0v), b1 = turned(*(uint32_t *)&h1v);
-        await_load(2 * i + 1);
-        bring(i, 2 * i + 1, own_v);
-#pragma unroll
-        for (int j = 0; j < TILES; j++) {
-            uint32_t a[4];
-            int row = lane / 16 * 8 + lane % 8, c = 2 * j + lane / 8 % 2;
-            ldmatrix4_trans(a, values + tile_at(row, c));
-            mma16816(o[j], a, b0, b1);
+            refill();
         }
-        refill();
-    }
 
-    /* merge: the ring is free once every warp is here */
-    for (int u = 0; u < 2; u++) {
-        for (int w = 4; w < 32; w *= 2)
-            l[u] += __shfl_xor_sync(~0u, l[u], w);
-        if (g == 0) {
-            stat[0][warp][2 * t + u] = m[u];
-            stat[1][warp][2 * t + u] = l[u];
+        /* merge: the ring is free once every warp is here */
+        for (int u = 0; u < 2; u++) {
+            for (int w = 4; w < 32; w *= 2)
+                l[u] += __shfl_xor_sync(~0u, l[u], w);
+            if (g == 0) {
+                stat[0][warp][2 * t + u] = m[u];
+                stat[1][warp][2 * t + u] = l[u];
+            }
         }
-    }
-    __syncthreads();
-    if (threadIdx.x < QUERIES) { /* what each warp's part counts */
-        const int c = threadIdx.x;
-        float top = -INFINITY, total = 0;
-        for (int w = 0; w < WARPS; w++)
-            top = fmaxf(top, stat[0][w][c]);
-        for (int w = 0; w < WARPS; w++) {
-            const float f = expf(stat[0][w][c] - top);
-            total = fmaf(f, stat[1][w][c], total);
-            stat[0][w][c] = f;
+        __syncthreads();
+        if (threadIdx.x < QUERIES) { /* what each warp's part counts */
+            const int c = threadIdx.x;
+            float top = -INFINITY, total = 0;
+            for (int w = 0; w < WARPS; w++)
+                top = fmaxf(top, stat[0][w][c]);
+            for (int w = 0; w < WARPS; w++) {
+                const float f = expf(stat[0][w][c] - top);
+                total = fmaf(f, stat[1][w][c], total);
+                stat[0][w][c] = f;
+            }
+            both[0][c] = top;
+            both[1][c] = total;
+            both[2][c] = 1.0f / total;
         }
-        both[0][c] = top;
-        both[1][c] = total;
-        both[2][c] = 1.0f / total;
-    }
-    constexpr int LD = HD + 4;                        /* no bank is hit twice */
-    float *out = (float *)smem + warp * QUERIES * LD; /* [query][dim] */
+        constexpr int LD = HD + 4;                        /* no bank is hit twice */
+        float *out = (float *)smem + warp * QUERIES * LD; /* [query][dim] */
 #pragma unroll
-    for (int j = 0; j < TILES; j++)
+        for (int j = 0; j < TILES; j++)
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            out[(2 * t + k % 2) * LD + 16 * j + g + 8 * (k / 2)] = o[j][k];
-    __syncthreads();
-    const bool whole = p.n == 1; /* nothing to merge with */
-    for (int i = threadIdx.x; i < n_q * HD / 4; i += THREADS) {
-        const int c = i / (HD / 4), d = i % (HD / 4) * 4;
-        float4 sum = make_float4(0, 0, 0, 0);
+            for (int k = 0; k < 4; k++)
+                out[(2 * t + k % 2) * LD + 16 * j + g + 8 * (k / 2)] = o[j][k];
+        __syncthreads();
+        for (int i = threadIdx.x; i < n_q * HD / 4; i += THREADS) {
+            const int c = i / (HD / 4), d = i % (HD / 4) * 4;
+            float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const float f = stat[0][w][c];
-            const float4 x = *(const float4 *)((float *)smem + (w * QUERIES + c) * LD + d);
-            sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
-            sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
+            for (int w = 0; w < WARPS; w++) {
+                const float f = stat[0][w][c];
+                const float4 x = *(const float4 *)((float *)smem + (w * QUERIES + c) * LD + d);
+                sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
+                sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
+            }
+            if (whole) {
+                put_four(q, r, h0 + c, HD, d, sum, both[2][c]);
+                continue;
+            }
+            float *to =
+                partial + ((r * q.n_heads + h0 + c) * (max_splits + 1) + which) * partial_ld;
+            *(float4 *)(to + d) = sum;
+            if (d == 0) {
+                to[HD] = both[0][c];
+                to[HD + 1] = both[1][c];
+            }
         }
-        if (whole) {
-            put_four(q, r, h0 + c, HD, d, sum, both[2][c]);
-            continue;
-        }
-        float *to =
-            partial + ((r * q.n_heads + h0 + c) * (max_splits + 1) + blockIdx.x) * partial_ld;
-        *(float4 *)(to + d) = sum;
-        if (d == 0) {
-            to[HD] = both[0][c];
-            to[HD + 1] = both[1][c];
-        }
+        if (ALONE || ++which == behind) break;
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies come over this */
+#endif
+        __syncthreads();
+        base = issued;
+        p = part_of(kv, pos, which, max_splits);
+        begin();
+#if __CUDA_ARCH__ >= 900
+        while (issued - base < min(n_loads, (int32_t)SLOTS))
+            issue();
+#else
+        while (issued - base < SLOTS)
+            issue();
+#endif
     }
     if (!turn || whole) return;
     /* The CTA that comes last merges the parts, in ascending order whoever it is. */
@@ -328,7 +359,7 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     if (threadIdx.x == 0) {
         int32_t *mine = turn + r * gridDim.y + blockIdx.y;
-        is_last = atomicAdd(mine, 1) == p.n - 1;
+        is_last = atomicAdd(mine, n_parts) == p.n - n_parts;
         if (is_last) *mine = 0; /* for the next launch */
     }
     __syncthreads();
@@ -368,7 +399,10 @@ cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_
 {
     const gem_cuda_qkv none = {};
     int group = q->n_heads / kv->n_kv_heads, groups = (group + QUERIES - 1) / QUERIES;
-    dim3 grid((unsigned)splits + 1, (unsigned)(kv->n_kv_heads * groups), (unsigned)n);
+    const int ctas = kv->n_kv_heads * groups * n; /* and at most two waves of them */
+    int parts = splits + 1;
+    if (n > 1) parts = GEM_MIN(parts, GEM_MAX(1, (HD > 256 ? 1 : 2) * s->n_sms / ctas));
+    dim3 grid((unsigned)parts, (unsigned)(kv->n_kv_heads * groups), (unsigned)n);
     return launch(s, raw ? attend_mma<HD, true> : attend_mma<HD, false>, grid, THREADS,
                   smem_bytes<HD>(), *kv, *rows, *q, raw ? *raw : none, splits, partial,
                   (int64_t)HD + 4, turn);

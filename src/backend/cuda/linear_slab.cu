@@ -256,9 +256,16 @@ __global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant
     own.slabs = len;
     const int n_runs = (N > 1 ? a.n : 1) * len;
     dependency_wait();
-    if (FROM == GEM_CUDA_FROM_PACKED)
-        put_packed<T, N == 1 ? 2 : 3>(own, a.in.packed, n_runs, first_slab, warp, lane);
-    else if (a.in.from == GEM_CUDA_FROM_GATED)
+    if (FROM == GEM_CUDA_FROM_PACKED && N == 1) {
+        put_packed<T>(own, a.in.packed, n_runs, first_slab, warp, lane);
+    } else if (FROM == GEM_CUDA_FROM_PACKED) { /* by way of the slots that are not filled yet */
+        put_packed_rows<T>(own, a.in.packed, n_runs, first_slab, warp, lane, ring + a.early * bytes,
+                           (a.stages - a.early) * bytes / 128);
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies come over them */
+        __syncwarp();
+#endif
+    } else if (a.in.from == GEM_CUDA_FROM_GATED)
         put_gated<T>(own, a.in, n_runs, first_slab, warp, lane);
     else
         put_rows<T>(own, a.in.a, n_runs, first_slab, warp, lane);
@@ -437,7 +444,7 @@ template <int T> cudaError_t run(const gem_cuda_stream *s, args a, int grid)
     while (a.stages > 2 && (size_t)layout_of((gem_dtype)T, n, a, a.stages).all > s->max_smem)
         a.stages--;
     a.at = layout_of((gem_dtype)T, n, a, a.stages);
-    a.early = 2;
+    a.early = a.stages > 2 ? 2 : 1;
     size_t bytes = (size_t)a.at.all;
     /* With dependent launch two CTAs of one kernel must not share a multiprocessor. */
     if (bytes < s->max_smem / 2 + 1024) bytes = s->max_smem / 2 + 1024;

@@ -3,6 +3,7 @@
 #ifndef GEM_CUDA_SLAB_ACTS_CUH
 #define GEM_CUDA_SLAB_ACTS_CUH
 
+#include "backend/cuda/mma.cuh"
 #include "backend/cuda/slab_mma.cuh"
 
 enum { SLAB_WARPS = 16 };
@@ -104,40 +105,80 @@ __device__ __noinline__ void put_gated(const acts &s, const gem_cuda_slab_in &in
     }
 }
 
-/* Packed rows: the scales of a run's 32 octets become one; powers of two move nothing but what
- * falls below f16's least number. B runs at once; of one row when B is 2. */
-template <int T, int B>
+/* A packed run: the scales of its 32 octets, `own` this lane's, become one; powers of two move
+ * nothing but what falls below f16's least number. */
+template <int T>
+__device__ inline void put_packed_run(const acts &s, int row, int ks, uint4 q, float own, int lane)
+{
+    float top = warp_max(own);
+    if (top == 0) top = 1;
+    const __half2 f = __float2half2_rn(own * inverse(top));
+    uint32_t h[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        __half2 v = __hmul2(*(__half2 *)&h[c], f);
+        h[c] = *(uint32_t *)&v;
+    }
+    put_pairs<T>(s, row, ks, h, top, lane);
+}
+
+/* Packed runs of one row, two of a warp at once. */
+template <int T>
 __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n_runs, int slab0,
                                   int warp, int lane)
 {
-    constexpr bool one = B == 2; /* one row */
 #pragma unroll 1
-    for (int i = warp; i < n_runs; i += B * SLAB_WARPS) {
-        uint4 q[B];
-        float own[B];
+    for (int i = warp; i < n_runs; i += 2 * SLAB_WARPS) {
+        uint4 q[2];
+        float own[2];
 #pragma unroll
-        for (int j = 0; j < B; j++) {
-            const int run = i + j * SLAB_WARPS, row = one ? 0 : run / s.slabs;
-            const int64_t at = row * (p.width / 8) + 32 * (slab0 + run - row * s.slabs) + lane;
-            if (run >= n_runs) continue;
+        for (int j = 0; j < 2; j++) {
+            const int64_t at = 32 * (slab0 + i + j * SLAB_WARPS) + lane;
+            if (i + j * SLAB_WARPS >= n_runs) continue;
             q[j] = __ldcg((const uint4 *)p.h + at);
             own[j] = __ldcg(p.scale + at);
         }
 #pragma unroll
-        for (int j = 0; j < B; j++) {
-            const int run = i + j * SLAB_WARPS, row = one ? 0 : run / s.slabs;
-            if (run >= n_runs) break;
-            float top = warp_max(own[j]);
-            if (top == 0) top = 1;
-            const __half2 f = __float2half2_rn(own[j] * inverse(top));
-            uint32_t h[4] = {q[j].x, q[j].y, q[j].z, q[j].w};
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                __half2 v = __hmul2(*(__half2 *)&h[c], f);
-                h[c] = *(uint32_t *)&v;
-            }
-            put_pairs<T>(s, row, run - row * s.slabs, h, top, lane);
+        for (int j = 0; j < 2; j++)
+            if (i + j * SLAB_WARPS < n_runs)
+                put_packed_run<T>(s, 0, i + j * SLAB_WARPS, q[j], own[j], lane);
+    }
+}
+
+/* Of several rows: all runs of a warp are on their way at once, to where their fragments will
+ * stand; their scales go to `spare`, 128 bytes each, `room` of them. */
+template <int T>
+__device__ inline void put_packed_rows(const acts &s, const gem_cuda_packed &p, int n_runs,
+                                       int slab0, int warp, int lane, uint8_t *spare, int room)
+{
+#pragma unroll 1
+    for (int i0 = warp; i0 < n_runs; i0 += SLAB_WARPS * room) {
+        const int end = min(n_runs, i0 + SLAB_WARPS * room), row0 = i0 / s.slabs;
+        int row = row0, ks = i0 - row0 * s.slabs;
+        const auto step = [&] {
+            for (ks += SLAB_WARPS; ks >= s.slabs; row++)
+                ks -= s.slabs;
+        };
+        uint8_t *scales = spare;
+#pragma unroll 1
+        for (int i = i0; i < end; i += SLAB_WARPS, scales += 128, step()) {
+            const int64_t at = row * (p.width / 8) + 32 * (slab0 + ks);
+            copy16(smem_u32(s.frag + row * s.frag_ld + 512 * ks + 16 * lane),
+                   (const uint4 *)p.h + at + lane, true);
+            if (lane < 8) copy16(smem_u32(scales + 16 * lane), p.scale + at + 4 * lane, true);
         }
+        copy_commit();
+        copy_wait<0>();
+        __syncwarp();
+        row = row0, ks = i0 - row0 * s.slabs, scales = spare;
+#pragma unroll 1
+        for (int i = i0; i < end; i += SLAB_WARPS, scales += 128, step()) {
+            const uint4 q = *(const uint4 *)(s.frag + row * s.frag_ld + 512 * ks + 16 * lane);
+            const float own = *(const float *)(scales + 4 * lane);
+            __syncwarp();
+            put_packed_run<T>(s, row, ks, q, own, lane);
+        }
+        __syncwarp();
     }
 }
 
