@@ -74,6 +74,41 @@ static void check_trim(gem_model *m, const char *label, const int32_t *tokens, i
     gem_session_free(s);
 }
 
+/* Logits of all rows of two sessions that share their batches, the second one `lag` rows behind:
+ * those of the first, or of the second. */
+static float *rows_beside(gem_model *m, const int32_t *tokens, int32_t n, int32_t piece,
+                          int32_t lag, bool second)
+{
+    gem_session *s[2] = {NULL, NULL};
+    gem_error err = {0};
+    size_t vocab = (size_t)m->plan.n_vocab;
+    float *out = calloc((size_t)n * vocab, sizeof(*out));
+    const float **x = malloc((size_t)(2 * piece) * sizeof(*x));
+    gem_row *row = malloc((size_t)(2 * piece) * sizeof(*row));
+    int32_t at[2] = {0, 0};
+    gem_status st = gem_session_new(&s[0], m, &err);
+    if (st == GEM_OK) st = gem_session_new(&s[1], m, &err);
+    while (at[second] < n && st == GEM_OK) {
+        size_t count = 0;
+        for (int i = 0; i < 2; i++) {
+            int32_t len = GEM_MIN(i && at[0] == 0 ? piece - lag : piece, n - at[i]);
+            for (int32_t j = 0; j < len; j++)
+                row[count++] = (gem_row){s[i], tokens[at[i] + j], i == second};
+        }
+        st = gem_batch_run(m, row, count, x, &err);
+        for (size_t j = 0; j < count && st == GEM_OK; j++) {
+            const int i = row[j].session == s[1];
+            if (x[j]) memcpy(out + (size_t)at[i] * vocab, x[j], vocab * sizeof(*out));
+            at[i]++;
+        }
+    }
+    if (st != GEM_OK) printf("FAIL beside: %s\n", err.text), n_failed++;
+    gem_session_free(s[0]);
+    gem_session_free(s[1]);
+    free(x), free(row);
+    return out;
+}
+
 static int top_of(const float *x, int n, const bool *taken)
 {
     int best = -1;
@@ -171,6 +206,12 @@ static void one_model(const char *label, const char *path, gem_model_options o, 
     snprintf(text, sizeof(text), "%s kv %d%s, rows alone", label, (int)o.kv_type,
              o.exact ? " exact" : "");
     compare(text, one, want, n, vocab, bound);
+    for (int second = 0; second < 2 && !o.exact; second++) { /* chunks cut, sessions that share */
+        float *beside = rows_beside(cuda, tokens, n, 100, 30, second);
+        snprintf(text, sizeof(text), "%s kv %d, beside %d", label, (int)o.kv_type, second);
+        compare(text, beside, want, n, vocab, bound);
+        free(beside);
+    }
     check(memcmp(tile, again, bytes) == 0, "a repeat has the same bits", label, 0);
     check(memcmp(one, eight, bytes) == 0, "eight rows at once have the bits of one", label, 0);
     check(memcmp(one, five, bytes) == 0, "five rows at once have the bits of one", label, 0);
@@ -277,6 +318,9 @@ int main(int argc, char **argv)
         tiny_one("gemma4", tiny_gemma4(), o);
         tiny_one("qwen2", tiny_qwen2(), o);
         tiny_one("qwen35", tiny_qwen35(), o);
+        tiny wide = tiny_qwen35();
+        wide.state = kv % 2 ? 64 : 128;
+        tiny_one("qwen35, wide states", wide, o);
     }
     tiny_one("qwen2", tiny_qwen2(), (gem_model_options){.exact = true});
     tiny_one("qwen2 mapped", tiny_qwen2(), (gem_model_options){.no_repack = true});

@@ -381,7 +381,7 @@ cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s)
     if (!e) e = gem_cuda_tile_init(s);
     if (!e) e = gem_cuda_flash_init(s);
     if (!e) e = gem_cuda_mma_init(s);
-    if (!e) e = gem_cuda_recurrent_init();
+    if (!e) e = gem_cuda_recurrent_init(s);
     if (!e) e = gem_cuda_many_init();
     if (!e) e = gem_cuda_wgmma_init(s);
     if (!e) e = raise_smem<float, 8>();

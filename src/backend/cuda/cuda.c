@@ -80,13 +80,15 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
 static bool read_route(gem_backend *be, const char *at, size_t len)
 {
     static const char *const names[] = {"launch=pdl",  "launch=graph", "launch=stream",
-                                        "linear=blas", "linear=tile",  "attend=ref"};
+                                        "linear=blas", "linear=tile",  "attend=ref",
+                                        "delta=rows"};
     size_t i = 0;
     while (i < ARRAY_LEN(names) && (strlen(names[i]) != len || memcmp(at, names[i], len) != 0))
         i++;
     if (i < 3) be->launch = (gem_cuda_launch)i;
     be->own_tile = be->own_tile || i == 4;
     be->attend_ref = be->attend_ref || i == 5;
+    be->delta_rows = be->delta_rows || i == 6;
     return i < ARRAY_LEN(names);
 }
 
@@ -105,7 +107,7 @@ static gem_status read_isa(gem_backend *be, gem_error *err)
     if (known) return GEM_OK;
     return gem_fail(err, GEM_E_UNSUPPORTED,
                     "cuda: instruction set %.64s; this device is %s, and behind it may stand "
-                    ",launch=pdl|graph|stream ,linear=blas|tile and ,attend=ref",
+                    ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref and ,delta=rows",
                     be->opt.isa, be->isa);
 }
 
@@ -209,6 +211,11 @@ static void take_work(gem_backend *be)
     be->update = take(be, GEM_CUDA_MAX_UPDATES, sizeof(*be->update));
     be->block = take(be, 2 * GEM_CUDA_MAX_GROUPS * rows, sizeof(*be->block));
     be->rec = take(be, be->rec_ints, sizeof(int32_t));
+    const size_t chunks = p->recurrent.n_layers && tiles
+                              ? gem_cuda_chunk_bytes(&be->s, &p->recurrent, be->opt.n_batch)
+                              : 0;
+    be->chunks = take(be, chunks, 1);
+    if (!chunks) be->chunks = NULL;
 }
 
 /* How many partial sums the buffers receive from slab products. */
@@ -458,7 +465,8 @@ static json_t *config_cuda(const gem_backend *be)
                                          "stream"};
     bool exact = be->opt.exact;
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:I, s:I, s:I, s:I, "
+        "{s:s, s:s, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:I, s:I, s:I, "
+        "s:I, "
         "s:s}",
         "name", "cuda", "device", be->device, "isa", be->isa, "multiprocessors", be->s.n_sms,
         "numerics",
@@ -471,12 +479,13 @@ static json_t *config_cuda(const gem_backend *be)
                    : "f16-tile",
         "attention_few", be->attend_ref ? "rows" : "split", "attention_many",
         exact || be->attend_ref ? "rows"
-        : be->s.wgmma           ? "wgmma128 for f16 heads of 256, flash64"
+        : be->s.wgmma           ? "wgmma for f16 heads of 256 and 512, flash64"
                                 : "flash64",
-        "launch", launch[be->launch], "few_rows", GEM_CUDA_FEW, "prefill_tile_rows",
-        (int)be->opt.n_batch, "weights_bytes", (json_int_t)be->arena_bytes, "kv_bytes",
-        (json_int_t)be->kv_bytes, "workspace_bytes", (json_int_t)be->work_bytes,
-        "decode_weight_bytes", (json_int_t)be->decode_bytes, "same_bits",
+        "delta_many", be->chunks && !exact && !be->delta_rows ? "chunk64" : "rows", "launch",
+        launch[be->launch], "few_rows", GEM_CUDA_FEW, "prefill_tile_rows", (int)be->opt.n_batch,
+        "weights_bytes", (json_int_t)be->arena_bytes, "kv_bytes", (json_int_t)be->kv_bytes,
+        "workspace_bytes", (json_int_t)be->work_bytes, "decode_weight_bytes",
+        (json_int_t)be->decode_bytes, "same_bits",
         exact ? "any batch" : "within batches of up to few_rows rows, and within larger ones");
 }
 

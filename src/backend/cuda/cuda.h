@@ -281,7 +281,10 @@ typedef struct gem_cuda_recurrent {
     const int32_t *order, *seq_of; /* by place: row of the batch, index into seq */
     const int32_t *slot;           /* [seq][slot_ld]: before chunk pos / GEM_PAGE and those after */
     int slot_ld;
+    uint8_t *chunks; /* scratch of gem_cuda_chunk_bytes; NULL: whole chunks go row by row too */
 } gem_cuda_recurrent;
+/* Of a batch of n rows. 0: heads of a size that has no kernel for whole chunks here. */
+size_t gem_cuda_chunk_bytes(const gem_cuda_stream *s, const gem_recurrent *r, int32_t n);
 size_t gem_cuda_state_floats(const gem_recurrent *r); /* of one layer of a slot, of a tape */
 size_t gem_cuda_tape_floats(const gem_recurrent *r);
 cudaError_t gem_cuda_conv(const gem_cuda_stream *s, const gem_cuda_recurrent *c, gem_cuda_view src,
@@ -301,7 +304,7 @@ typedef struct gem_cuda_delta {
 cudaError_t gem_cuda_delta_rule(const gem_cuda_stream *s, const gem_cuda_recurrent *c,
                                 int32_t most_seqs, gem_cuda_view raw, const gem_cuda_delta *d,
                                 int32_t n);
-cudaError_t gem_cuda_recurrent_init(void);
+cudaError_t gem_cuda_recurrent_init(const gem_cuda_stream *s);
 
 /* Raise the shared-memory limits of the kernels; once per device. */
 cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s);

@@ -44,6 +44,7 @@ struct gem_backend {
     gem_cuda_blas *blas;     /* owned; NULL: linear_tile */
     bool attend_ref;         /* attention of every row by one CTA a head, in f32 */
     bool own_tile;           /* asked for linear_tile */
+    bool delta_rows;         /* the delta rule row by row, whole chunks too */
     gem_cuda_op *op;         /* owned, [plan->n_ops] */
     gem_cuda_weight *weight; /* owned */
     size_t n_weights;
@@ -88,6 +89,7 @@ struct gem_backend {
     int32_t *host_rec;
     size_t rec_ints;
     int slot_ld;
+    uint8_t *chunks; /* scratch of whole chunks; NULL: none */
 
     /* host; the first four and host_rec pinned */
     int32_t *host_ids;

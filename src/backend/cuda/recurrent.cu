@@ -4,75 +4,14 @@
  *
  * A CTA of the delta kernel keeps 32 value columns of one V head: its slice of the state, the
  * chunk's keys and its N rows stand in shared memory while it walks the rows. Three barriers a row.
- * Bound at one row: the state, read once (3.1 MB a layer of 48 heads of 128 x 128); at many rows
- * the latency of the walk, about a microsecond a row and layer. */
-#include "backend/cuda/device.cuh"
+ * Bound at one row: the state, read once (3.1 MB a layer of 48 heads of 128 x 128). Of many rows,
+ * those of whole chunks go to delta_chunks.cu. */
+#include "backend/cuda/recurrent.cuh"
 
 namespace
 {
 
-enum { TAIL = GEM_CONV_TAPS - 1, RING = 16, COLS = 32, THREADS = 128, MAX_DIM = 128 };
-
-__host__ __device__ inline int64_t channels(const gem_recurrent &r)
-{
-    return (int64_t)(2 * r.n_k_heads + r.n_v_heads) * r.head_dim;
-}
-__host__ __device__ inline int64_t keys_floats(const gem_recurrent &r)
-{
-    return (int64_t)r.n_k_heads * r.head_dim * GEM_PAGE;
-}
-__host__ __device__ inline int64_t values_floats(const gem_recurrent &r)
-{
-    return (int64_t)r.n_v_heads * r.head_dim * GEM_PAGE;
-}
-/* b of the rows, a copy for each slice of columns: CTAs share nothing. */
-__host__ __device__ inline int64_t b_doubles(const gem_recurrent &r)
-{
-    return (int64_t)r.n_v_heads * (r.head_dim / COLS) * GEM_PAGE;
-}
-/* A layer of a slot: S of each V head in slices [slice][k dim][COLS], then the last raw inputs. */
-__host__ __device__ inline int64_t state_floats(const gem_recurrent &r)
-{
-    return (int64_t)r.n_v_heads * r.head_dim * r.head_dim + TAIL * channels(r);
-}
-/* A layer of a tape: by parity of the chunk keys [K head][64][dim], N [V head][slice][64][COLS] and
- * b; then the raw inputs of the last RING positions. */
-__host__ __device__ inline int64_t tape_floats(const gem_recurrent &r)
-{
-    return 2 * (keys_floats(r) + values_floats(r) + 2 * b_doubles(r)) + RING * channels(r);
-}
-
-__device__ inline float *state_of(const gem_cuda_recurrent &c, int32_t slot)
-{
-    return c.states + ((int64_t)slot * c.r.n_layers + c.layer) * state_floats(c.r);
-}
-__device__ inline float *tape_of(const gem_cuda_recurrent &c, int32_t tape)
-{
-    return c.tapes + ((int64_t)tape * c.r.n_layers + c.layer) * tape_floats(c.r);
-}
-__device__ inline float *tape_keys(const gem_cuda_recurrent &c, int32_t tape, int32_t chunk)
-{
-    return tape_of(c, tape) + (chunk & 1) * keys_floats(c.r);
-}
-__device__ inline float *tape_values(const gem_cuda_recurrent &c, int32_t tape, int32_t chunk)
-{
-    return tape_of(c, tape) + 2 * keys_floats(c.r) + (chunk & 1) * values_floats(c.r);
-}
-__device__ inline double *tape_b(const gem_cuda_recurrent &c, int32_t tape, int32_t chunk)
-{
-    float *all = tape_of(c, tape) + 2 * (keys_floats(c.r) + values_floats(c.r));
-    return (double *)all + (chunk & 1) * b_doubles(c.r);
-}
-__device__ inline float *ring_of(const gem_cuda_recurrent &c, int32_t tape, int32_t pos)
-{
-    return tape_of(c, tape) + tape_floats(c.r) -
-           (int64_t)(RING - (pos & (RING - 1))) * channels(c.r);
-}
-/* The slot of the state before `chunk`. */
-__device__ inline int32_t slot_of(const gem_cuda_recurrent &c, int seq, int32_t chunk)
-{
-    return c.slot[seq * c.slot_ld + chunk - c.seq[seq].pos / GEM_PAGE];
-}
+enum { THREADS = 128, MAX_DIM = 128 };
 
 /* Raw input of a channel at pos, at most TAIL before the run or within it: a row of the run; before
  * it the tape's ring; before the chunk that the run starts in, the state's tail. */
@@ -144,18 +83,12 @@ __global__ void keep(gem_cuda_recurrent c, gem_cuda_view raw, const float *rows,
             __ldcg(rows + c.order[g.first + pos - g.pos] * ld + channel);
 }
 
-struct delta_args {
-    gem_cuda_recurrent c;
-    const float *rows; /* q | k | v of the convolution */
-    int64_t ld;
-    gem_cuda_view alpha, beta;
-    const float *a, *dt_bias;
-    float *o; /* f32 rows, a V head's values side by side */
-    int64_t ldo;
-};
+/* Which rows of a sequence: all, or those before the run's first whole chunk (all if it has none),
+ * or those behind its last. */
+enum delta_part { ALL_ROWS, ROWS_BEFORE, ROWS_BEHIND };
 
 /* grid: V head, slice of columns, sequence */
-__global__ void __launch_bounds__(THREADS) delta(delta_args d)
+__global__ void __launch_bounds__(THREADS) delta(delta_args d, delta_part which)
 {
     extern __shared__ __align__(16) float smem[];
     const gem_cuda_recurrent &c = d.c;
@@ -173,20 +106,24 @@ __global__ void __launch_bounds__(THREADS) delta(delta_args d)
     dependency_wait();
     if (seq >= *c.n_seqs) return;
     const gem_cuda_seq g = c.seq[seq];
-    const int32_t last = (g.pos + g.n - 1) / GEM_PAGE;
+    const int32_t kept_from = (g.pos + g.n - 1) / GEM_PAGE - 1; /* chunks that tapes keep */
+    const whole_chunks whole(g);
+    int32_t begin = g.pos, end = g.pos + g.n;
+    if (which == ROWS_BEFORE && whole.n) end = whole.first * GEM_PAGE;
+    if (which == ROWS_BEHIND) begin = whole.n ? (whole.first + whole.n) * GEM_PAGE : end;
+    if (begin >= end) return;
     const int64_t head_state = ((int64_t)h * (hd / COLS) + slice) * hd * COLS;
     const int64_t head_values = ((int64_t)h * (hd / COLS) + slice) * GEM_PAGE * COLS;
     const int64_t head_b = ((int64_t)h * (hd / COLS) + slice) * GEM_PAGE;
     const int64_t q_at = (int64_t)kh * hd, k_at = (int64_t)(c.r.n_k_heads + kh) * hd;
     const int64_t v_at = (int64_t)(2 * c.r.n_k_heads + h) * hd + slice * COLS;
 
-    for (int32_t chunk = g.pos / GEM_PAGE; chunk <= last; chunk++) {
-        const int32_t from = max(g.pos, chunk * GEM_PAGE),
-                      to = min(g.pos + g.n, (chunk + 1) * GEM_PAGE);
+    for (int32_t chunk = begin / GEM_PAGE; chunk * GEM_PAGE < end; chunk++) {
+        const int32_t from = max(begin, chunk * GEM_PAGE), to = min(end, (chunk + 1) * GEM_PAGE);
         const int t0 = from - chunk * GEM_PAGE, n = to - from;
         const int32_t *row = c.order + g.first + (from - g.pos); /* of t0 */
         __syncthreads();
-        if (chunk == g.pos / GEM_PAGE) { /* later chunks find the state where they left it */
+        if (chunk == begin / GEM_PAGE) { /* later chunks find the state where they left it */
             const float *s0 = chunk ? state_of(c, slot_of(c, seq, chunk)) + head_state : NULL;
             for (int i = tid; i < hd * COLS; i += THREADS)
                 state[i] = s0 ? s0[i] : 0.0f;
@@ -203,10 +140,8 @@ __global__ void __launch_bounds__(THREADS) delta(delta_args d)
                 s < t0 ? kept_keys[i] : __ldcg(d.rows + row[s - t0] * d.ld + k_at + j);
         }
         if (tid < n) { /* gates; the running sum in double, ascending */
-            float x = view_at(d.alpha, row[tid], h) + d.dt_bias[h];
-            float soft = x > 20.0f ? x : log1pf(expf(x));
-            part[tid] = d.a[h] * soft;
-            beta[t0 + tid] = 1.0f / (1.0f + expf(-view_at(d.beta, row[tid], h)));
+            part[tid] = d.decay(row[tid], h);
+            beta[t0 + tid] = d.weight(row[tid], h);
         }
         __syncthreads();
         if (tid == 0) {
@@ -268,7 +203,7 @@ __global__ void __launch_bounds__(THREADS) delta(delta_args d)
             }
         }
         __syncthreads();
-        if (chunk >= last - 1) {
+        if (chunk >= kept_from) {
             float *kept = tape_values(c, g.tape, chunk) + head_values;
             double *kept_b = tape_b(c, g.tape, chunk) + head_b;
             for (int i = t0 * COLS + tid; i < (t0 + n) * COLS; i += THREADS)
@@ -337,7 +272,11 @@ cudaError_t gem_cuda_delta_rule(const gem_cuda_stream *s, const gem_cuda_recurre
 {
     delta_args a = {*c, d->rows, d->ld, d->alpha, d->beta, d->a, d->dt_bias, d->o, d->ldo};
     dim3 grid((unsigned)c->r.n_v_heads, (unsigned)(c->r.head_dim / COLS), (unsigned)most_seqs);
-    cudaError_t e = launch(s, delta, grid, THREADS, delta_smem(c->r), a);
+    const bool chunks = c->chunks && n > GEM_CUDA_FEW;
+    cudaError_t e =
+        launch(s, delta, grid, THREADS, delta_smem(c->r), a, chunks ? ROWS_BEFORE : ALL_ROWS);
+    if (!e && chunks) e = gem_cuda_delta_chunks(s, a, most_seqs, n);
+    if (!e && chunks) e = launch(s, delta, grid, THREADS, delta_smem(c->r), a, ROWS_BEHIND);
     if (!e)
         e = launch(s, keep, dim3((unsigned)((channels(c->r) + 127) / 128), (unsigned)most_seqs),
                    128, 0, *c, raw, d->rows, d->ld);
@@ -348,10 +287,11 @@ cudaError_t gem_cuda_delta_rule(const gem_cuda_stream *s, const gem_cuda_recurre
     return e;
 }
 
-cudaError_t gem_cuda_recurrent_init(void)
+cudaError_t gem_cuda_recurrent_init(const gem_cuda_stream *s)
 {
     gem_recurrent most = {};
     most.head_dim = MAX_DIM;
-    return cudaFuncSetAttribute(delta, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)delta_smem(most));
+    cudaError_t e = cudaFuncSetAttribute(delta, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         (int)delta_smem(most));
+    return e ? e : gem_cuda_chunks_init(s);
 }
