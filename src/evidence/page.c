@@ -368,6 +368,23 @@ static void put_measurements(const page *p)
             plot_bench(p->out, p->item[i].entry->name, p->item[i].doc.root);
 }
 
+static void put_streams(const page *p)
+{
+    ev_stream_point *pt = calloc(p->n + 1, sizeof(*pt));
+    size_t n = 0;
+    for (size_t i = 0; pt && i < p->n; i++) {
+        const gem_json *d = p->item[i].doc.root;
+        if (strcmp(p->item[i].schema, "gem.server-stream-probe") != 0) continue;
+        const double reused = ev_number(d, "usage.prompt_tokens_details.cached_tokens");
+        pt[n++] = (ev_stream_point){p->item[i].entry->name, ev_number(d, "usage.prompt_tokens"),
+                                    isfinite(reused) ? reused : 0,
+                                    ev_number(d, "first_visible_event_seconds"),
+                                    ev_number(d, "completion_seconds")};
+    }
+    ev_page_streams(p->out, pt, n);
+    free(pt);
+}
+
 /* Snapshots of gem-host-state, a line each: how busy the host was while it was watched. */
 static void put_host(const page *p, const ev_entry *e)
 {
@@ -495,6 +512,7 @@ gem_status ev_page(gem_bytes *out, const char *dir, const char *title, ev_page_c
         for (size_t i = 0; i < p.n; i++)
             if (is_report(&p.item[i])) put_report(&p, i);
         put_measurements(&p);
+        put_streams(&p);
         for (size_t i = 0; i < p.folder.n; i++)
             if (p.folder.v[i].regular && ends_with(p.folder.v[i].name, ".ndjson"))
                 put_host(&p, &p.folder.v[i]);

@@ -36,6 +36,15 @@ typedef struct ev_bar {
     double value;
     int colour;
 } ev_bar;
+/* ---- streamed requests (page_streams.c) ---- */
+typedef struct ev_stream_point {
+    const char *name; /* borrowed: of the record */
+    double prompt_tokens, reused_tokens, first_seconds, complete_seconds;
+} ev_stream_point;
+/* A table and, by tokens of the prompt, pictures of the time to the first visible event. Nothing
+ * for n 0. */
+void ev_page_streams(gem_bytes *out, const ev_stream_point *pt, size_t n);
+
 /* Horizontal bars from zero. */
 void ev_plot_bars(gem_bytes *out, const char *label, const ev_bar *bar, size_t n);
 
