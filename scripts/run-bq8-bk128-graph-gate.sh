@@ -6,6 +6,7 @@
 # 19 dispatches; selector 23 itself never becomes production's.
 #   GEM_MODEL_SHA256    a digest that was verified before: the model is not read again
 #   GEM_GATE_POSITION   another position than 65536: a trial, and the report says so
+#   GEM_GATE_BACKEND    backend of both arms; default: the program's
 #   GEM_GATE_MAX_LOAD_PER_CPU and the other limits of long-context-server-gate.sh
 #   GEM, GEM_LONG_PREFIX_AB, GEM_ANALYZE, GEM_HOST_STATE, GEM_TETHER   other builds of the programs
 # Exit: 0 advance, 1 refused (the rules are on stderr), 2 usage, 3 something is missing here, 4 a run failed.
@@ -19,7 +20,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 case ${1:-} in -h | --help) script_help "$0" ;; esac
 [ $# -eq 3 ] || die 2 "OPERATOR_DIR, MODEL and OUTPUT_DIR are needed; see --help"
-operator=$1 model=$2 position=${GEM_GATE_POSITION:-65536} ab=${GEM_LONG_PREFIX_AB:-}
+operator=$1 model=$2 position=${GEM_GATE_POSITION:-65536} ab=${GEM_LONG_PREFIX_AB:-} backend=()
+[ -z "${GEM_GATE_BACKEND:-}" ] || backend=(--backend "$GEM_GATE_BACKEND")
 need_count GEM_GATE_POSITION "$position"
 [ -z "${GEM_MODEL_SHA256:-}" ] || need_digest GEM_MODEL_SHA256 "$GEM_MODEL_SHA256"
 need_tools jq
@@ -43,12 +45,12 @@ rm "$part/report"
 model_identity "$model"
 freeze gem-bq8-bk128-graph-gate 1 "$gem" "$ab" -- "model_path=$model" "model_sha256=$model_sha" "position:=$position" \
     repetitions:=3
-GEM_KV_TYPE=f32 run_child "$gem" print-config "$model" --context $((position + 256)) >"$part/print-config.json" ||
+GEM_KV_TYPE=f32 run_child "$gem" print-config "$model" --context $((position + 256)) ${backend[@]+"${backend[@]}"} >"$part/print-config.json" ||
     die 3 "gem print-config refused the configuration"
 stay_awake "$$"
 watch ''
 measure prefix-ab.json env GEM_LONG_PREFIX_CANDIDATE=bk128 GEM_LONG_PREFIX_SEED=0 GEM_KV_TYPE=f32 "GEM_MODEL_SHA256=$model_sha" \
-    "$ab" "$model" "$position" 3
+    "$ab" "$model" "$position" 3 ${backend[@]+"${backend[@]}"}
 unwatch ''
 still_frozen "$gem" "$ab"
 conclude bq8-bk128-graph-gate --position "$position"

@@ -5,6 +5,7 @@
 # and values. Refuses to run beside a native server. The axis it names is a hypothesis, no decision.
 #   GEM_MODEL_SHA256   a digest that was verified before: the model is not read again
 #   GEM_GATE_POSITION, GEM_GATE_LAYERS, GEM_GATE_FULL_LAYERS   a trial with another model than the 31B one; the report says so
+#   GEM_GATE_BACKEND   backend of the profile; default: the program's
 #   GEM, GEM_LONG_PREFILL_STAGE_PROFILE, GEM_METAL_COUNTER_INFO, GEM_DEVICE_INFO, GEM_ANALYZE, GEM_TETHER   other builds
 # Exit: 0 ranked, 1 refused (the rules are on stderr), 2 usage, 3 something is missing here, 4 a run failed.
 # shellcheck disable=SC2154 # lib-gate.sh sets them
@@ -18,7 +19,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 case ${1:-} in -h | --help) script_help "$0" ;; esac
 [ $# -eq 2 ] || die 2 "MODEL and ARTIFACT_DIR are needed; see --help"
 model=$1 position=${GEM_GATE_POSITION:-131040} layers=${GEM_GATE_LAYERS:-60} full=${GEM_GATE_FULL_LAYERS:-10}
-profile=${GEM_LONG_PREFILL_STAGE_PROFILE:-}
+profile=${GEM_LONG_PREFILL_STAGE_PROFILE:-} backend=()
+[ -z "${GEM_GATE_BACKEND:-}" ] || backend=(--backend "$GEM_GATE_BACKEND")
 need_count GEM_GATE_POSITION "$position"
 need_count GEM_GATE_LAYERS "$layers"
 need_count GEM_GATE_FULL_LAYERS "$full"
@@ -39,11 +41,12 @@ freeze gem-prefill-stage-attribution 1 "$gem" "$profile" -- "model_path=$model" 
 inventory=${GEM_METAL_COUNTER_INFO:-$here/../build/gem-metal-counter-info}
 [ "$(uname -s)" = Darwin ] || inventory=${GEM_DEVICE_INFO:-$here/../build/gem-device-info}
 receipt inventory.json "$inventory" "${inventory##*/} is not built here"
-GEM_KV_TYPE=f32 run_child "$gem" print-config "$model" --context $((position + 288)) >"$part/print-config.json" ||
+GEM_KV_TYPE=f32 run_child "$gem" print-config "$model" --context $((position + 288)) ${backend[@]+"${backend[@]}"} >"$part/print-config.json" ||
     die 3 "gem print-config refused the configuration"
 stay_awake "$$"
 say_running "three tiles at $position"
-measure profile.json env GEM_KV_TYPE=f32 "GEM_MODEL_SHA256=$model_sha" "$profile" "$model" "$position" 3 --seed-prefix
+measure profile.json env GEM_KV_TYPE=f32 "GEM_MODEL_SHA256=$model_sha" "$profile" "$model" "$position" 3 --seed-prefix \
+    ${backend[@]+"${backend[@]}"}
 still_frozen "$gem" "$profile"
 code=0
 "$here/analyze-prefill-stages.sh" --layers "$layers" --full-layers "$full" "$part/profile.json" "$part/ranking.json" || code=$?

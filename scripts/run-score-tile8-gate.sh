@@ -9,6 +9,7 @@
 #   GEM_GATE_PARITY      command of the native parity check; default: build/tests/test_ops
 #   GEM_GATE_ORACLE      command of the adjacent oracle; default: build/bin/test-backend-ops -o FLASH_ATTN_EXT of GEM_ORACLE_DIR
 #   GEM_GATE_SHAPE, GEM_GATE_LAYERS, GEM_GATE_FULL_LAYERS   a trial with another model than the 31B one; the report says so
+#   GEM_GATE_BACKEND     backend of operator and model; default: the program's
 #   GEM_GATE_MAX_LOAD_PER_CPU and the other limits of long-context-server-gate.sh
 #   GEM, GEM_DECODE_ATTENTION_PROFILE, GEM_DECODE_PROFILE, GEM_ANALYZE, GEM_HOST_STATE, GEM_TETHER   other builds
 # Exit: 0 admitted, 1 refused (the rules are on stderr), 2 usage, 3 something is missing here, 4 a run failed.
@@ -23,7 +24,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 case ${1:-} in -h | --help) script_help "$0" ;; esac
 [ $# -eq 2 ] || die 2 "MODEL and OUTPUT_DIR are needed; see --help"
 model=$1 shape=${GEM_GATE_SHAPE:-31b-full} layers=${GEM_GATE_LAYERS:-60} full=${GEM_GATE_FULL_LAYERS:-10}
-op=${GEM_DECODE_ATTENTION_PROFILE:-} token=${GEM_DECODE_PROFILE:-}
+op=${GEM_DECODE_ATTENTION_PROFILE:-} token=${GEM_DECODE_PROFILE:-} backend=()
+[ -z "${GEM_GATE_BACKEND:-}" ] || backend=(--backend "$GEM_GATE_BACKEND")
 need_count GEM_GATE_LAYERS "$layers"
 need_count GEM_GATE_FULL_LAYERS "$full"
 [ -z "${GEM_MODEL_SHA256:-}" ] || need_digest GEM_MODEL_SHA256 "$GEM_MODEL_SHA256"
@@ -45,7 +47,7 @@ gate_open "$2" 0
 model_identity "$model"
 freeze gem-score-tile8-gate 2 "$gem" "$op" "$token" -- "model_path=$model" "model_sha256=$model_sha" "shape=$shape" \
     "layers:=$layers" "full_layers:=$full" repetitions:=3 iterations:=5 warmup:=3
-GEM_KV_TYPE=f32 run_child "$gem" print-config "$model" --context 131328 >"$part/print-config.json" ||
+GEM_KV_TYPE=f32 run_child "$gem" print-config "$model" --context 131328 ${backend[@]+"${backend[@]}"} >"$part/print-config.json" ||
     die 3 "gem print-config refused the configuration"
 stay_awake "$$"
 for length in 64k:65536 128k:131072; do
@@ -53,11 +55,12 @@ for length in 64k:65536 128k:131072; do
     watch "-$label"
     for arm in A1:split16 B1:score-tile8 B2:score-tile8 A2:split16; do
         say_running "$label: arm ${arm%:*}"
-        measure "${arm%:*}-$label.json" "$op" --shape "$shape" --kernel "${arm#*:}" --tokens "$n" --iterations 5 --repetitions 3 --warmup 3
+        measure "${arm%:*}-$label.json" "$op" --shape "$shape" --kernel "${arm#*:}" --tokens "$n" --iterations 5 --repetitions 3 --warmup 3 \
+            ${backend[@]+"${backend[@]}"}
     done
     say_running "$label: a token"
     measure "decode-$label.json" env GEM_KV_TYPE=f32 "GEM_MODEL_SHA256=$model_sha" "$token" --model "$model" \
-        --context $((n + 256)) --position "$n" --rows 1 --repetitions 3 --seed-prefix
+        --context $((n + 256)) --position "$n" --rows 1 --repetitions 3 --seed-prefix ${backend[@]+"${backend[@]}"}
     unwatch "-$label"
 done
 still_frozen "$gem" "$op" "$token"

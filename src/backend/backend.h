@@ -33,6 +33,8 @@ typedef struct gem_backend_options {
     int32_t n_logits;     /* most rows of one run that want logits */
     int32_t n_ctx;        /* most positions of a sequence */
     bool exact, no_repack;
+    bool layer_span; /* what one submission to the device covers: the ops of a layer, and the host
+                        waits for it before it submits the next; else a whole run */
     uint64_t max_bytes;      /* gem_model_options; 0: no limit */
     const gem_kv_pool *pool; /* [n_pools] */
     int n_pools;
@@ -100,6 +102,13 @@ typedef struct gem_trace {
      * results. Mean over the threads that share it; all 0 where attention cannot be divided. */
     uint64_t score_ns, normalization_ns, value_ns;
 } gem_trace;
+/* Add the time since *stamp; the next part starts now. */
+static inline void gem_phase_end(uint64_t *sum, uint64_t *stamp)
+{
+    uint64_t now = gem_now_ns();
+    *sum += now - *stamp;
+    *stamp = now;
+}
 
 typedef struct gem_backend_stats {
     uint64_t weights_bytes, kv_bytes, workspace_bytes, decode_bytes;

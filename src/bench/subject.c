@@ -2,6 +2,7 @@
 #include "bench/subject.h"
 
 #include "bench/stats.h"
+#include "runtime/engine.h"
 
 #include <stdlib.h>
 
@@ -34,14 +35,17 @@ static gem_status fill(bench_subject *s, int32_t depth, const gem_model_info *in
 }
 
 gem_status bench_subject_open(bench_subject *s, const char *path, const gem_model_options *opt,
-                              int32_t n_prompt, int32_t n_generated, int32_t depth, size_t max_ttft,
-                              gem_error *err)
+                              bool layer_span, int32_t n_prompt, int32_t n_generated, int32_t depth,
+                              size_t max_ttft, gem_error *err)
 {
     gem_model_info info;
     gem_sampler_options so;
     memset(s, 0, sizeof(*s));
     uint64_t start = gem_now_ns();
-    gem_status st = gem_model_open(&s->model, path, opt, err);
+    const gem_engine_options engine = {.ops = gem_backend_find(opt->backend),
+                                       .layer_span = layer_span};
+    gem_status st = engine.ops ? gem_model_open_engine(&s->model, path, opt, &engine, err)
+                               : gem_model_open(&s->model, path, opt, err); /* says why not */
     if (st != GEM_OK) return st;
     s->load_ns = gem_now_ns() - start;
     gem_model_get_info(s->model, &info);

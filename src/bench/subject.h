@@ -23,10 +23,11 @@ typedef struct bench_subject {
  * out of memory. The caller frees. */
 int32_t *bench_random_tokens(int32_t n, int32_t n_vocab, int32_t bos, uint64_t seed);
 
-/* Opens the model and fills `depth` positions. max_ttft: most prompts that will be timed. */
+/* Opens the model and fills `depth` positions. layer_span: gem_backend_options. max_ttft: most
+ * prompts that will be timed. */
 gem_status bench_subject_open(bench_subject *s, const char *path, const gem_model_options *opt,
-                              int32_t n_prompt, int32_t n_generated, int32_t depth, size_t max_ttft,
-                              gem_error *err);
+                              bool layer_span, int32_t n_prompt, int32_t n_generated, int32_t depth,
+                              size_t max_ttft, gem_error *err);
 void bench_subject_close(bench_subject *s); /* contents; takes a zeroed or half-open one */
 
 /* For bench_arm; `user` is the subject. Back to its depth; run the prompt; draw the first token

@@ -11,13 +11,15 @@
 
 #include <stdlib.h>
 
+enum { TOKEN, LAYER }; /* --command-span */
+
 static struct {
     cli_model_flags model;
     const char *path, *prompt_file;
     cli_draft draft;
     int32_t prompt_tokens, generation_tokens, repetitions, warmups, depth, roof_mib;
     int span;
-    bool span_seen, sha256, attention_ab, no_roof, end_to_end;
+    bool sha256, attention_ab, no_roof, end_to_end;
     char *command; /* owned: the scrubbed command line */
 } opt = {
     .prompt_tokens = 512, .generation_tokens = 64, .repetitions = 5, .warmups = 1, .roof_mib = 512};
@@ -36,8 +38,8 @@ static const cli_option options[] = {
      "timed runs of each test; default 5", NULL},
     {"warmups", 'w', CLI_INT, "N", &opt.warmups, 0, 1000, "untimed runs before them; default 1",
      NULL},
-    {"command-span", 0, CLI_CHOICE, "layer|token", &opt.span, 0, 0,
-     "what one submission to the device covers", &opt.span_seen},
+    {"command-span", 0, CLI_CHOICE, "token|layer", &opt.span, 0, 0,
+     "what one submission to the device covers, and the host waits for; default token", NULL},
     {"attention-ab", 0, CLI_FLAG, NULL, &opt.attention_ab, 0, 0,
      "attention of ref beside production's, interleaved: four rows; exit 1 when logits differ",
      NULL},
@@ -123,7 +125,8 @@ static json_t *parameters_json(const gem_model_info *info)
                      (int)opt.repetitions, "warmups", (int)opt.warmups, "threads", info->n_threads,
                      "batch", (int)(opt.model.batch ? opt.model.batch : 512), "kv_type",
                      cli_kv_type_names[opt.model.kv_type], "backend", info->backend, "isa",
-                     info->isa, "repacked", !opt.model.no_repack, "command_span", "token");
+                     info->isa, "repacked", !opt.model.no_repack, "command_span",
+                     opt.span == LAYER ? "layer" : "token");
 }
 
 static json_t *model_json(const char *path, const gem_model_info *info, json_t *digest)
@@ -256,8 +259,8 @@ static gem_status open_trial(trial *t, const char *path, gem_error *err)
         snprintf(isa, sizeof(isa), "%.40s,attend=ref", mo.isa ? mo.isa : "");
         if (oracle) o.isa = isa;
         if (opt.depth) fprintf(stderr, "filling %d positions\n", opt.depth);
-        st = bench_subject_open(&t->subject[i], path, &o, opt.prompt_tokens, opt.generation_tokens,
-                                opt.depth, (size_t)opt.repetitions, err);
+        st = bench_subject_open(&t->subject[i], path, &o, opt.span == LAYER, opt.prompt_tokens,
+                                opt.generation_tokens, opt.depth, (size_t)opt.repetitions, err);
         cli_end_progress();
         if (st != GEM_OK) return st;
         gem_model_get_info(t->subject[i].model, &info);
@@ -425,9 +428,6 @@ int main(int argc, char **argv)
         (int64_t)opt.prompt_tokens + opt.generation_tokens > opt.model.ctx)
         return cli_usage(&command, "--context %d is less than prompt and generation need",
                          opt.model.ctx);
-    if (opt.span_seen && opt.span == 0)
-        fprintf(stderr, "gem-bench: the cpu backend always runs a whole token as one submission; "
-                        "recorded as such\n");
     cli_catch_interrupt();
     gem_status st = cli_model_path(opt.path, path, sizeof(path), &err);
     opt.command = bench_scrubbed_command(argc, argv);

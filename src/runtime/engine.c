@@ -145,7 +145,8 @@ static void copy_page(void *user, int pool, int32_t dst, int32_t src)
     m->ops->copy_page(m->be, pool, dst, src);
 }
 
-static gem_status open_backend(gem_model *m, const gem_model_options *o, gem_error *err)
+static gem_status open_backend(gem_model *m, const gem_model_options *o, const gem_engine_options *e,
+                               gem_error *err)
 {
     const gem_backend_options bo = {
         .plan = &m->plan,
@@ -158,6 +159,7 @@ static gem_status open_backend(gem_model *m, const gem_model_options *o, gem_err
         .n_ctx = m->n_ctx,
         .exact = o->exact,
         .no_repack = o->no_repack,
+        .layer_span = e->layer_span,
         .max_bytes = o->max_bytes,
         .pool = m->layout.pool,
         .n_pools = m->layout.n_pools,
@@ -226,7 +228,7 @@ gem_status gem_model_open_gguf(gem_model **out, gem_gguf *file, const gem_model_
         if ((st = open_states(m, err)) != GEM_OK) goto done;
         if ((st = open_drafter(m, err)) != GEM_OK) goto done;
         if ((st = open_scratch(m, err)) != GEM_OK) goto done;
-        if ((st = open_backend(m, o, err)) != GEM_OK) goto done;
+        if ((st = open_backend(m, o, e, err)) != GEM_OK) goto done;
     }
     *out = m;
     m = NULL;

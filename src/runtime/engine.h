@@ -15,6 +15,7 @@ typedef struct gem_engine_options {
                          Each takes n_vocab floats. `gem logits` asks for n_batch. */
     const gem_backend_ops *ops;          /* required unless vocab_only */
     void (*change_plan)(gem_plan *plan); /* tests: before memory is laid out for it; may be NULL */
+    bool layer_span;                     /* benches: gem_backend_options.layer_span */
 } gem_engine_options;
 
 /* gem_model_open with these options; engine may be NULL. */

@@ -207,7 +207,7 @@ static void attention(int hd, int heads, int kv_heads, int32_t window, bool f16,
     c.rows = (gem_cuda_rows){d, d, d + n, d};
     c.q =
         (gem_cuda_queries){device_copy(q, (size_t)n * width * 4), (int64_t)width, hd,  heads, false,
-                           device_take((size_t)n * width * 4),    (int64_t)width, {0}, {0}};
+                           device_take((size_t)n * width * 4),    (int64_t)width, {0}, {0},   NULL};
     c.partial = device_take(gem_cuda_partial_floats(heads, kv_heads, hd) * 4);
     c.turn = device_take(GEM_CUDA_FEW * 8 * (size_t)kv_heads * 4);
     DO(cudaMemset(c.turn, 0, GEM_CUDA_FEW * 8 * (size_t)kv_heads * 4));
@@ -338,8 +338,8 @@ static cudaError_t one_layer(void *ctx, int i)
                               .q_scale = 1,
                               .v_norm = true,
                               .v_from_k = n_qkv == 2};
-    const gem_cuda_queries queries = {c->q_rows,   qw, hd,  HEADS,   false,
-                                      c->attended, qw, {0}, c->heads};
+    const gem_cuda_queries queries = {c->q_rows,   qw, hd,  HEADS,    false,
+                                      c->attended, qw, {0}, c->heads, NULL};
     if (!e && c->n > 1 && !(c->skip & 2)) e = gem_cuda_append(&s, &raw, &l->kv, &c->rows, c->n);
     if (!e && !(c->skip & 2))
         e = gem_cuda_attend_split(&s, &l->kv, &c->rows, &queries, c->n == 1 ? &raw : NULL, c->n,

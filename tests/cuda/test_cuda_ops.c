@@ -395,7 +395,8 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
                                 dst,
                                 (int64_t)((size_t)a.heads * hd),
                                 {.data = dq, .ld = (int64_t)qw, .n_parts = 1},
-                                {0}};
+                                {0},
+                                NULL};
     if (how < 2) {
         DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, NULL, n, how == 0, partial, turn));
     } else {
@@ -405,8 +406,9 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
         for (int32_t r = 0; r < n; r += most)
             block[count++] = (gem_cuda_block){r, GEM_MIN(most, n - r)};
         gem_cuda_block *d_block = device_copy(block, (size_t)count * sizeof(*block));
-        DO((wgmma ? gem_cuda_attend_wgmma : gem_cuda_attend_flash)(&s, &kv, &rows, d_block, count,
-                                                                   &queries));
+        DO((how == 4 ? gem_cuda_attend_flash128
+            : wgmma  ? gem_cuda_attend_wgmma
+                     : gem_cuda_attend_flash)(&s, &kv, &rows, d_block, count, &queries));
         DO(cudaStreamSynchronize(s.stream));
         cudaFree(d_block);
     }
@@ -451,7 +453,7 @@ static void check_attend(shape a, const int32_t *pos, int32_t n, int how)
                 if (!isfinite(got_y)) worst = INFINITY;
             }
         }
-    static const char *const names[] = {"split", "rows", "flash", "wgmma"};
+    static const char *const names[] = {"split", "rows", "flash", "wgmma", "flash128"};
     char label[64];
     snprintf(label, sizeof(label), "hd %d heads %d/%d %s", a.hd, a.heads, a.kv_heads,
              a.f16 ? "f16" : "f32");
@@ -516,7 +518,8 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
                                     dst,
                                     (int64_t)((size_t)a.heads * hd),
                                     {.data = q_out, .ld = (int64_t)qw, .n_parts = 1},
-                                    {0}};
+                                    {0},
+                                    NULL};
         if (i) queries.gate = raw.q;
         if (!i) DO(gem_cuda_append(&s, &raw, &kv, &rows, 1));
         DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, i ? &raw : NULL, 1, true, partial,
@@ -569,6 +572,9 @@ static void attention(bool quick)
         if (!quick) check_attend(shapes[i], one, 1, 0);
         check_attend(shapes[i], many, quick ? 20 : 150, 1);
         if (gem_cuda_flash_head(shapes[i].hd)) check_attend(shapes[i], many, 150, 2);
+        if (gem_cuda_flash128_head(&s, shapes[i].hd))
+            for (int32_t n = 150; n > 0; n -= 80) /* an even and an odd number of pages */
+                check_attend(shapes[i], many, n, 4);
         if (!gem_cuda_wgmma_rows(&s, shapes[i].hd, shapes[i].f16)) continue;
         for (int32_t j = 0; j < 4; j++) { /* short and long blocks, from the start and further on */
             static const int32_t n[] = {150, 1, 64, 129};

@@ -22,19 +22,20 @@ bench() { build/gem-bench --model model.gguf --roof-mib 256 "$@"; }
 
 expect 0 baseline bench --context 64 --prompt-tokens 8 --generation-tokens 8 --repetitions 3 --command-span layer
 cp "$tmp/out" artifacts/baseline.json
-for setting in f32 f16; do # on the CPU a token is always one span: another axis stands in
-    expect 0 "$setting" bench --context 64 --prompt-tokens 8 --generation-tokens 8 --repetitions 3 --kv-type "$setting"
+same "its span" "$(jq -r .parameters.command_span artifacts/baseline.json)" layer
+for setting in layer token; do
+    expect 0 "$setting" bench --context 64 --prompt-tokens 8 --generation-tokens 8 --repetitions 3 --command-span "$setting"
     cp "$tmp/out" "artifacts/$setting.json"
 done
-[ -z "$(jq -r '.host.build.sanitizers' artifacts/f32.json)" ] || refused='["build"]'
+[ -z "$(jq -r '.host.build.sanitizers' artifacts/token.json)" ] || refused='["build"]'
 code=0
-scripts/analyze-benchmarks.sh artifacts/f32.json artifacts/f16.json artifacts/f16-comparison.json 2>err.txt || code=$?
+scripts/analyze-benchmarks.sh artifacts/layer.json artifacts/token.json artifacts/span-comparison.json 2>err.txt || code=$?
 holds "judged one way or the other" test "$code" -le 1
-same "the axis" "$(jq -r '.promotion.axis' artifacts/f16-comparison.json)" kv_type
-same "promotion and metrics" "$(jq -c '[(.promotion | has("eligible")), (.metrics | keys)]' artifacts/f16-comparison.json)" '[true,["pp","tg"]]'
+same "the axis" "$(jq -r '.promotion.axis' artifacts/span-comparison.json)" command_span
+same "promotion and metrics" "$(jq -c '[(.promotion | has("eligible")), (.metrics | keys)]' artifacts/span-comparison.json)" '[true,["pp","tg"]]'
 same "only noise can refuse it" "$(jq -c '.failed_rules - ["improvement", "variation", "lower-bound", "dominance", "drift",
-    "half-run-drift", "ramp", "secondary", "thermal-state"]' artifacts/f16-comparison.json)" "$refused"
-expect 1 "nothing was changed" scripts/analyze-benchmarks.sh artifacts/baseline.json artifacts/f32.json
+    "half-run-drift", "ramp", "secondary", "thermal-state"]' artifacts/span-comparison.json)" "$refused"
+expect 1 "nothing was changed" scripts/analyze-benchmarks.sh artifacts/baseline.json artifacts/layer.json
 has "it is named" "$tmp/err" "refused: one-axis"
 
 expect 0 "same-process A/B" bench --context 128 --prompt-tokens 32 --generation-tokens 16 --repetitions 5 --attention-ab
@@ -46,7 +47,7 @@ scripts/analyze-benchmarks.sh --primary pp artifacts/oracle.json artifacts/candi
 holds "judged" test "$code" -le 1
 same "the axis" "$(jq -c '[.changed_axes, (.failed_rules - ["improvement", "variation", "lower-bound", "dominance", "drift",
     "half-run-drift", "ramp", "secondary"])]' artifacts/attention.json)" "[[\"attention_route\"],$refused]"
-expect 1 "an ordinary record has no arms" build/gem-analyze split-attention-ab artifacts/f32.json x.json y.json
+expect 1 "an ordinary record has no arms" build/gem-analyze split-attention-ab artifacts/token.json x.json y.json
 
 expect 0 "an exact prompt" scripts/make-long-prompt.sh model.gguf 1024 artifacts/prompt.txt
 cp "$tmp/out" artifacts/prompt.json
@@ -68,5 +69,5 @@ expect 0 seal build/gem-analyze seal artifacts
 expect 0 audit build/gem-analyze audit artifacts audit.json
 same "both comparisons were made again" "$(jq '.reports' audit.json)" 2
 expect 0 report build/gem report artifacts
-has "the page" artifacts.html "f16-comparison.json"
+has "the page" artifacts.html "span-comparison.json"
 finish

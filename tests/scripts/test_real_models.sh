@@ -86,7 +86,7 @@ assert [r['name'] for r in d['rows']] == ['pp', 'tg']
 for r in d['rows']:
     assert len(r['samples_ns']) == 3 and len(r['warmup_ns']) == 1 and r['n_tokens'] == 8 and min(r['samples_ns']) > 0
 assert len(d['rows'][0]['ttft']['samples_ns']) == 3 and len(d['read_roof']['samples_ns']) == 3
-assert 0 < d['decode_share']['share_of_best'] < 1.5 and d['parameters']['command_span'] == 'token'
+assert 0 < d['decode_share']['share_of_best'] < 1.5 and d['parameters']['command_span'] == 'layer'
 assert d['order'] == ['pp', 'read-roof', 'tg', 'tg', 'read-roof', 'pp', 'tg', 'read-roof', 'pp']" "$tmp/out"
 expect 0 "gem-bench at depth" "$bin/gem-bench" --model gemma-3-270m --prompt-tokens 4 --generation-tokens 4 --depth 40 \
     --repetitions 1 --no-roof

@@ -24,11 +24,12 @@ typedef struct world {
     gem_session *s;
 } world;
 
-static void open_world(world *w, const tiny *t, int n_threads, int32_t n_batch)
+static void open_spans(world *w, const tiny *t, int n_threads, int32_t n_batch, bool layer_span)
 {
     const gem_model_options o = {
         .n_threads = n_threads, .n_ctx = CTX, .n_sessions = 2, .n_batch = n_batch};
-    const gem_engine_options e = {.ops = gem_backend_find("cpu"), .n_logits = ROWS};
+    const gem_engine_options e = {
+        .ops = gem_backend_find("cpu"), .n_logits = ROWS, .layer_span = layer_span};
     gem_error err = {0};
     tiny whole = *t;
     whole.tokenizer = true;
@@ -36,6 +37,11 @@ static void open_world(world *w, const tiny *t, int n_threads, int32_t n_batch)
     assert_true(tiny_write(&whole, w->path));
     if (gem_model_open_engine(&w->m, w->path, &o, &e, &err) != GEM_OK) fail_msg("%s", err.text);
     assert_int_equal(gem_session_new(&w->s, w->m, NULL), GEM_OK);
+}
+
+static void open_world(world *w, const tiny *t, int n_threads, int32_t n_batch)
+{
+    open_spans(w, t, n_threads, n_batch, false);
 }
 
 static void close_world(world *w)
@@ -122,6 +128,32 @@ static void test_traced_run_is_the_ordinary_run(void **state)
     for (size_t i = 0; i < ARRAY_LEN(families); i++)
         for (int n_threads = 1; n_threads <= 3; n_threads += 2)
             check_family(&families[i], n_threads);
+}
+
+/* A layer a submission instead of a run: the same bits, of every family, and when only some rows
+ * are wanted. */
+static void test_layer_spans_change_no_bit(void **state)
+{
+    const tiny families[] = {tiny_gemma3(), tiny_gemma4(), tiny_qwen2(), tiny_qwen35()};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        float *x[2];
+        size_t n = 0;
+        for (int span = 0; span < 2; span++) {
+            world w;
+            open_spans(&w, &families[i], 3, 64, span == 1);
+            n = (size_t)w.m->plan.n_vocab * ROWS;
+            x[span] = malloc(n * sizeof(float));
+            fill(&w, 150);
+            gem_trace t = {0};
+            rows_of(&w, span ? &t : NULL, x[span]);
+            if (span) assert_true(t.device_ns > 0 && t.device_ns <= t.wait_ns);
+            close_world(&w);
+        }
+        assert_memory_equal(x[0], x[1], n * sizeof(float));
+        free(x[0]);
+        free(x[1]);
+    }
 }
 
 /* Two models of other thread and batch sizes, one after the other on the same session place. */
@@ -324,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_traced_run_is_the_ordinary_run),
+        cmocka_unit_test(test_layer_spans_change_no_bit),
         cmocka_unit_test(test_seeded_past_is_the_same_past),
         cmocka_unit_test(test_routes_change_no_bit),
         cmocka_unit_test(test_other_seed_is_another_past),

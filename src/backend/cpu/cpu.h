@@ -103,6 +103,8 @@ struct gem_backend {
     float *partial; /* split decode: [rows][heads][chunks][head_dim + 2] */
     size_t partial_floats;
     size_t first_op, end_op; /* of the program that runs */
+    size_t span_op, span_end; /* of the region that runs: all of the program's, or a layer's */
+    int32_t alive;            /* rows at the region's start */
     size_t last_append;      /* index of its last QKV or DELTA op: later ops see wanted rows only */
     cpu_seq *group;          /* [n_groups], at most n_batch; recurrent models only */
     int32_t n_groups, n_levels;

@@ -51,13 +51,6 @@ typedef struct gem_attend_args {
     float *scratch;     /* gem_attend_scratch(head_dim) floats, 64-byte aligned */
     uint64_t *phase_ns; /* [2] profiles: the time of scores and of normalisation is added; NULL */
 } gem_attend_args;
-/* Add the time since *stamp; the next part starts now. */
-static inline void gem_phase_end(uint64_t *sum, uint64_t *stamp)
-{
-    uint64_t now = gem_now_ns();
-    *sum += now - *stamp;
-    *stamp = now;
-}
 static inline size_t gem_attend_scratch(int head_dim)
 {
     return (size_t)GEM_ATTEND_ROWS * GEM_PAGE + 2u * GEM_PAGE * (size_t)head_dim + 64;

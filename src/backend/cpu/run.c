@@ -495,12 +495,12 @@ static void region(void *ctx, int tid)
 {
     gem_backend *be = ctx;
     const gem_plan *plan = be->plan;
-    pass p = {.be = be, .tid = tid, .n = be->batch->n_rows};
+    pass p = {.be = be, .tid = tid, .n = be->alive};
     uint64_t stamp = be->trace ? gem_now_ns() : 0;
     p.phases = be->trace && be->trace->op_ns && be->trace->attend_phases;
-    gem_cpu_ahead_of(&p.ahead, be, tid, be->first_op);
-    angles(&p);
-    for (size_t i = be->first_op; i < be->end_op && p.n > 0; i++) {
+    gem_cpu_ahead_of(&p.ahead, be, tid, be->span_op);
+    if (be->span_op == be->first_op) angles(&p);
+    for (size_t i = be->span_op; i < be->span_end && p.n > 0; i++) {
         const cpu_op *o = &be->op[i];
         const gem_op *op = o->op;
         switch (op->kind) {
@@ -548,6 +548,19 @@ static void region(void *ctx, int tid)
         if (i == be->last_append) select_wanted(&p, i);
         if (tid == 0 && be->trace) gem_cpu_trace_op(be, i, &stamp);
     }
+    if (tid == 0 && be->alive != p.n)
+        be->alive = p.n; /* all have passed a barrier since the start */
+}
+
+/* The ops of one submission, from span_op on. */
+static size_t span_end(const gem_backend *be)
+{
+    const gem_op *op = be->plan->op;
+    size_t i = be->span_op + 1;
+    if (!be->opt.layer_span) return be->end_op;
+    while (i < be->end_op && op[i].layer == op[be->span_op].layer)
+        i++;
+    return i;
 }
 
 /* Which ops run: the model's, or its drafter's. */
@@ -590,7 +603,11 @@ gem_status gem_cpu_run(gem_backend *be, const gem_batch *b, const float **logits
     }
     uint64_t stamp = be->trace ? gem_now_ns() : 0;
     if (be->trace) be->trace->prepare_ns += stamp - be->trace->end_ns;
-    gem_team_run(be->team, region, be);
+    be->alive = b->n_rows;
+    for (be->span_op = be->first_op; be->span_op < be->end_op; be->span_op = be->span_end) {
+        be->span_end = span_end(be);
+        gem_team_run(be->team, region, be);
+    }
     if (be->trace) gem_phase_end(&be->trace->wait_ns, &stamp);
     for (int32_t w = 0; w < be->n_logits; w++)
         logits[w] = be->logits + (size_t)w * be->ld_logits;

@@ -2,10 +2,11 @@
  * finite values that nobody had to compute. */
 #include "backend/cpu/cpu.h"
 #include "backend/op_routes.h"
+#include "backend/seed.h"
 
 #include <stdlib.h>
 
-enum { PATTERN = 16411 }; /* values until they repeat: a prime, so that no two pages look alike */
+enum { PATTERN = GEM_SEED_PATTERN };
 
 void gem_cpu_trace_op(gem_backend *be, size_t op, uint64_t *last)
 {
@@ -55,7 +56,7 @@ static void seed_page(const seed_job *j, int pool, int64_t page)
 {
     gem_backend *be = j->be;
     size_t size = be->opt.pool[pool].f16 ? 2 : 4, n = be->page_bytes[pool] / size;
-    size_t at = (size_t)((page * 7919 + pool * 104729) % PATTERN);
+    size_t at = gem_seed_start(pool, page);
     uint8_t *out = be->pool[pool] + (size_t)page * be->page_bytes[pool];
     const uint8_t *from = size == 2 ? (const uint8_t *)j->f16 : (const uint8_t *)j->f32;
     for (size_t i = 0; i < n; i += PATTERN)
@@ -75,19 +76,14 @@ static void seed_part(void *ctx, int tid)
     }
 }
 
-/* One value in eight is not zero, and none is larger than a half: scores stay small. */
 gem_status gem_cpu_seed_kv(gem_backend *be, uint64_t seed, gem_error *err)
 {
-    static const float step = 0x1p-8f; /* exact in half precision */
     float *f32 = malloc(2 * PATTERN * (sizeof(float) + sizeof(uint16_t)));
     if (!f32) return gem_fail(err, GEM_E_NOMEM, "cpu: no memory for %d diagnostic values", PATTERN);
     uint16_t *f16 = (uint16_t *)(f32 + 2 * PATTERN);
-    uint64_t x = seed * 2 + 1;
     seed_job job = {be, f32, f16, 0};
+    gem_seed_pattern(seed, f32);
     for (int i = 0; i < PATTERN; i++) {
-        x = x * 6364136223846793005u + 1442695040888963407u;
-        int v = (int)(x >> 56) - 128;
-        f32[i] = x >> 40 & 7 ? 0.0f : (float)v * step;
         f32[i + PATTERN] = f32[i];
         f16[i] = f16[i + PATTERN] = gem_f32_to_f16(f32[i]);
     }

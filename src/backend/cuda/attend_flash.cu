@@ -9,55 +9,12 @@
  * round. Operands are f16 (f32 pages are rounded on the way in), sums f32. Order: pages ascending,
  * so a row's bits depend on its position and its page borders alone. Score memory does not grow
  * with length. Bound: the matrix rate of mma.sync, and shared-memory reads for the scores. */
-#include "backend/cuda/mma.cuh"
+#include "backend/cuda/attend_flash.cuh"
 
 namespace
 {
 
-enum { THREADS = 256, ROWS = 64, KEYS = GEM_PAGE };
-
-struct args {
-    gem_cuda_kv kv;
-    gem_cuda_rows rows;
-    const gem_cuda_block *block;
-    gem_cuda_queries q;
-};
-
-/* Byte of 16-byte chunk c of row r, rows of `width` halves. */
-__device__ inline uint32_t at_chunk(int width, int r, int c)
-{
-    return (uint32_t)(r * width * 2 + ((c ^ (r & 7)) << 4));
-}
-
-/* The same in a page's keys or values. */
-__device__ inline uint32_t at_page(int r, int c)
-{
-    return (uint32_t)((c >> 3) * (KEYS * 128) + r * 128 + (((c ^ r) & 7) << 4));
-}
-
-/* 64 rows x HD of a page into shared memory as f16. */
-template <int HD>
-__device__ inline void load_tile(uint32_t dst, uint8_t *, const __half *src, int tid)
-{
-#pragma unroll 8
-    for (int i = tid; i < KEYS * HD / 8; i += THREADS)
-        copy16(dst + 16 * i, src + 8 * i, true); /* pages stand as at_page has it */
-}
-template <int HD> __device__ inline void load_tile(uint32_t, uint8_t *to, const float *src, int tid)
-{
-#pragma unroll 4
-    for (int i = tid; i < KEYS * HD / 8; i += THREADS) {
-        float4 a = __ldg((const float4 *)src + 2 * i), b = __ldg((const float4 *)src + 2 * i + 1);
-        __half2 h[4] = {__floats2half2_rn(a.x, a.y), __floats2half2_rn(a.z, a.w),
-                        __floats2half2_rn(b.x, b.y), __floats2half2_rn(b.z, b.w)};
-        *(uint4 *)(to + at_page(i / (HD / 8), i % (HD / 8))) = *(uint4 *)h;
-    }
-}
-
-__device__ inline void pair_sync(int group) /* the two warps of a row group */
-{
-    asm volatile("bar.sync %0, 64;" ::"r"(group + 1) : "memory");
-}
+using namespace flash_parts;
 
 template <class E, int HD>
 __global__ void __launch_bounds__(THREADS, HD > 256 ? 1 : 2) flash(args a)
@@ -93,18 +50,7 @@ __global__ void __launch_bounds__(THREADS, HD > 256 ? 1 : 2) flash(args a)
     };
     load(ks, first, false);
     load(vs, first, true);
-    for (int i = tid; i < ROWS * HD / 8; i += THREADS) {
-        int r = i / (HD / 8), c = i % (HD / 8);
-        __half2 h[4] = {};
-        if (r < n) {
-            const float4 *p = (const float4 *)(a.q.data + (int64_t)(b.row + r / group) * a.q.ld +
-                                               (head * group + r % group) * a.q.stride + 8 * c);
-            float4 u = __ldcg(p), w = __ldcg(p + 1);
-            h[0] = __floats2half2_rn(u.x, u.y), h[1] = __floats2half2_rn(u.z, u.w);
-            h[2] = __floats2half2_rn(w.x, w.y), h[3] = __floats2half2_rn(w.z, w.w);
-        }
-        *(uint4 *)(qs + at_chunk(HD, r, c)) = *(uint4 *)h;
-    }
+    load_queries<HD>(qs, a.q, b.row, n, head, group, tid);
 
     int32_t pos[2]; /* of this lane's rows; -1: no row */
     for (int u = 0; u < 2; u++) {
@@ -203,23 +149,13 @@ __global__ void __launch_bounds__(THREADS, HD > 256 ? 1 : 2) flash(args a)
         if (t == 0) red[half * ROWS + rg * 16 + g + 8 * u] = l[u];
     }
     pair_sync(rg);
+#pragma unroll
     for (int u = 0; u < 2; u++) {
         int r = rg * 16 + g + 8 * u;
         if (r >= n) continue;
         float f = 1.0f / (red[r] + red[ROWS + r]);
-        const int64_t row = b.row + r / group, h = head * group + r % group;
-        const int d = half * (HD / 2) + 2 * t;
-        float *out = a.q.dst + row * a.q.ld_dst + h * HD + d;
-        const float *gate = a.q.data + row * a.q.ld + h * a.q.stride + HD + d;
-#pragma unroll
-        for (int i = 0; i < TILES; i++) {
-            float2 x = make_float2(o[i][2 * u] * f, o[i][2 * u + 1] * f);
-            if (a.q.gated) {
-                x.x *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * i)));
-                x.y *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * i + 1)));
-            }
-            *(float2 *)(out + 8 * i) = x;
-        }
+        store_row<TILES>(a.q, b.row + r / group, head * group + r % group, HD,
+                         half * (HD / 2) + 2 * t, o, 2 * u, f);
     }
 }
 

@@ -41,7 +41,7 @@ template <int HD> __host__ __device__ constexpr int query_ld()
     return HD + 8;
 }
 
-template <int HD, bool ALONE>
+template <int HD, bool ALONE, bool TIMED>
 __global__ void __launch_bounds__(THREADS)
     attend_mma(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, gem_cuda_qkv raw,
                int32_t max_splits, float *partial, int64_t partial_ld, int32_t *turn)
@@ -222,8 +222,10 @@ __global__ void __launch_bounds__(THREADS)
         __syncwarp();
     };
     const bool whole = p.n == 1; /* nothing to merge with */
+    phases<TIMED> spent;
 #pragma unroll 1
     for (;;) {
+        spent.begin();
 #pragma unroll
         for (int i = 0; i < TILES; i++)
             o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
@@ -242,6 +244,7 @@ __global__ void __launch_bounds__(THREADS)
                 mma16816(s[k % 2], a, x[k][0], x[k][1]);
             }
             refill();
+            spent.end(0);
             const int32_t at = (tile0 + warp + i * WARPS) * TILE;
             float v[4], fade[2];
 #pragma unroll
@@ -271,6 +274,7 @@ __global__ void __launch_bounds__(THREADS)
                 }
             __half2 h0v = __floats2half2_rn(v[0], v[1]), h1v = __floats2half2_rn(v[2], v[3]);
             const uint32_t b0 = turned(*(uint32_t *)&h0v), b1 = turned(*(uint32_t *)&h1v);
+            spent.end(1);
             await_load(2 * i + 1);
             bring(i, 2 * i + 1, own_v);
 #pragma unroll
@@ -281,7 +285,9 @@ __global__ void __launch_bounds__(THREADS)
                 mma16816(o[j], a, b0, b1);
             }
             refill();
+            spent.end(2);
         }
+        spent.add(q.clocks, lane == 0);
 
         /* merge: the ring is free once every warp is here */
         for (int u = 0; u < 2; u++) {
@@ -403,19 +409,21 @@ cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_
     int parts = splits + 1;
     if (n > 1) parts = GEM_MIN(parts, GEM_MAX(1, (HD > 256 ? 1 : 2) * s->n_sms / ctas));
     dim3 grid((unsigned)parts, (unsigned)(kv->n_kv_heads * groups), (unsigned)n);
-    return launch(s, raw ? attend_mma<HD, true> : attend_mma<HD, false>, grid, THREADS,
-                  smem_bytes<HD>(), *kv, *rows, *q, raw ? *raw : none, splits, partial,
-                  (int64_t)HD + 4, turn);
+    /* phases are told of single rows */
+    const auto kernel = !raw        ? attend_mma<HD, false, false>
+                        : q->clocks ? attend_mma<HD, true, true>
+                                    : attend_mma<HD, true, false>;
+    return launch(s, kernel, grid, THREADS, smem_bytes<HD>(), *kv, *rows, *q, raw ? *raw : none,
+                  splits, partial, (int64_t)HD + 4, turn);
 }
 
 template <int HD> cudaError_t init()
 {
+    const cudaFuncAttribute what = cudaFuncAttributeMaxDynamicSharedMemorySize;
     const int bytes = (int)smem_bytes<HD>();
-    cudaError_t e = cudaFuncSetAttribute(attend_mma<HD, false>,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    return e ? e
-             : cudaFuncSetAttribute(attend_mma<HD, true>,
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaError_t e = cudaFuncSetAttribute(attend_mma<HD, false, false>, what, bytes);
+    if (!e) e = cudaFuncSetAttribute(attend_mma<HD, true, false>, what, bytes);
+    return e ? e : cudaFuncSetAttribute(attend_mma<HD, true, true>, what, bytes);
 }
 
 } // namespace

@@ -148,7 +148,7 @@ template <> struct pack<__half> {
 };
 
 /* G query heads of one KV head. grid: part, KV head x groups of G, row. */
-template <class E, int G>
+template <class E, int G, bool TIMED>
 __global__ void __launch_bounds__(THREADS)
     attend(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
            float *partial, int64_t partial_ld)
@@ -180,6 +180,8 @@ __global__ void __launch_bounds__(THREADS)
     /* value threads: hd / 4 share a position, `lots` positions at once */
     const int width = hd / 4, lots = THREADS / width, lot = tid / width, dim = tid % width * 4;
     float o[G][4] = {};
+    phases<TIMED> spent;
+    spent.begin();
     __syncthreads();
 
     for (int32_t page = p.first; page <= p.last; page++) {
@@ -213,6 +215,7 @@ __global__ void __launch_bounds__(THREADS)
             }
         }
         __syncthreads();
+        spent.end(0);
         for (int g = warp; g < G; g += WARPS) { /* running maximum; a warp a head */
             float a = score[lane * G + g], b = score[(lane + 32) * G + g];
             float m = fmaxf(warp_max(fmaxf(a, b)), top[g]), f = m == -INFINITY ? 0.0f : m;
@@ -229,6 +232,7 @@ __global__ void __launch_bounds__(THREADS)
             }
         }
         __syncthreads();
+        spent.end(1);
         if (lot < lots) {
 #pragma unroll
             for (int g = 0; g < G; g++)
@@ -250,7 +254,9 @@ __global__ void __launch_bounds__(THREADS)
             }
         }
         __syncthreads();
+        spent.end(2);
     }
+    spent.add(q.clocks, tid == 0);
     if (lot < lots)
         for (int g = 0; g < G; g++)
             *(float4 *)(sums + (g * THREADS + tid) * 4) =
@@ -312,8 +318,8 @@ cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_
         sizeof(float) * (size_t)(G * kv->head_dim + GEM_PAGE * G + 4 * G + 4 * THREADS * G);
     dim3 grid((unsigned)(max_splits > 1 ? max_splits + 1 : 1), (unsigned)(kv->n_kv_heads * groups),
               (unsigned)n);
-    return launch(s, attend<E, G>, grid, THREADS, smem, *kv, *rows, *q, max_splits, partial,
-                  (int64_t)kv->head_dim + 4);
+    return launch(s, q->clocks ? attend<E, G, true> : attend<E, G, false>, grid, THREADS, smem, *kv,
+                  *rows, *q, max_splits, partial, (int64_t)kv->head_dim + 4);
 }
 
 template <class E>
@@ -372,7 +378,9 @@ cudaError_t gem_cuda_attend_split(const gem_cuda_stream *s, const gem_cuda_kv *k
 
 template <class E, int G> static cudaError_t raise_smem()
 {
-    return cudaFuncSetAttribute(attend<E, G>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);
+    const cudaFuncAttribute what = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    cudaError_t e = cudaFuncSetAttribute(attend<E, G, false>, what, 65536);
+    return e ? e : cudaFuncSetAttribute(attend<E, G, true>, what, 65536);
 }
 
 cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s)
@@ -380,6 +388,7 @@ cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s)
     cudaError_t e = gem_cuda_slab_init(s);
     if (!e) e = gem_cuda_tile_init(s);
     if (!e) e = gem_cuda_flash_init(s);
+    if (!e) e = gem_cuda_flash128_init(s);
     if (!e) e = gem_cuda_mma_init(s);
     if (!e) e = gem_cuda_recurrent_init(s);
     if (!e) e = gem_cuda_many_init();

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 enum { WH_BYTES = 256 << 20, SMEM_RESERVED = 1024, MARGIN_BYTES = 256 << 20 };
+enum { MAX_NORM = 12 * 1024 }; /* values of a row that is normed */
 
 gem_status gem_cuda_fail(gem_error *err, cudaError_t e, const char *what)
 {
@@ -35,9 +36,6 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
             err, GEM_E_UNSUPPORTED,
             "cuda: no kernels for a drafter beside its model (--draft own or a file made "
             "for it); ngram and a smaller model have");
-    if (p->d_model > 12 * 1024)
-        return gem_fail(err, GEM_E_UNSUPPORTED, "cuda: a model of width %d; up to %d are supported",
-                        p->d_model, 12 * 1024);
     for (int i = 0; i < p->n_bufs; i++)
         if (p->buf_width[i] % 32)
             return gem_fail(err, GEM_E_UNSUPPORTED,
@@ -47,6 +45,11 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
         if (p->op[i].kind > GEM_OP_HEAD)
             return gem_fail(err, GEM_E_UNSUPPORTED, "cuda: op %d of a plan is not known here",
                             (int)p->op[i].kind);
+        if ((p->op[i].kind == GEM_OP_NORM || p->op[i].kind == GEM_OP_RESIDUAL) &&
+            p->d_model > MAX_NORM)
+            return gem_fail(err, GEM_E_UNSUPPORTED,
+                            "cuda: a model of width %d; up to %d are supported", p->d_model,
+                            MAX_NORM);
         if (p->op[i].kind != GEM_OP_ATTEND) continue;
         const gem_kv_layer *l = &p->layer[p->op[i].layer];
         int heads = p->op[i].attend.n_heads, group = heads / l->n_kv_heads, g = 0;
@@ -63,7 +66,8 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
                 p->op[i].layer, heads, l->n_kv_heads, GEM_CUDA_MAX_GROUP);
         const int pool = be->opt.layer_pool[p->op[i].layer];
         const int rows = gem_cuda_block_rows(&be->s, l->head_dim, be->opt.pool[pool].f16);
-        while (g < be->n_groups && (be->group[g] != group || be->block_rows[g] != rows))
+        while (g < be->n_groups && (be->group[g] != group || be->block_rows[g] != rows ||
+                                    be->global[g] != (l->window == 0)))
             g++;
         if (g == GEM_CUDA_MAX_GROUPS)
             return gem_fail(err, GEM_E_UNSUPPORTED,
@@ -71,6 +75,7 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
                             GEM_CUDA_MAX_GROUPS);
         if (g < be->n_groups) continue;
         be->block_rows[be->n_groups] = rows;
+        be->global[be->n_groups] = l->window == 0;
         be->group[be->n_groups++] = group;
     }
     return GEM_OK;
@@ -343,6 +348,8 @@ static void close_cuda(gem_backend *be)
     }
     for (int n = 0; n <= GEM_CUDA_FEW; n++)
         if (be->graph[n]) cudaGraphExecDestroy(be->graph[n]);
+    gem_cuda_trace_close(be);
+    gem_cuda_image_close(be);
     for (int i = 0; be->pool && i < be->opt.n_pools; i++)
         if (be->pool[i]) cudaFree(be->pool[i]);
     if (be->arena) cudaFree(be->arena);
@@ -391,21 +398,12 @@ static gem_status open_cuda(gem_backend **out, const gem_backend_options *opt, g
     }
     if ((st = gem_cuda_load_weights(be, err)) != GEM_OK) goto done;
     if ((st = take_memory(be, err)) != GEM_OK) goto done;
+    if ((st = gem_cuda_image_open(be, err)) != GEM_OK) goto done;
     *out = be;
     be = NULL;
 done:
     close_cuda(be);
     return st;
-}
-
-static void copy_page(gem_backend *be, int pool, int32_t dst, int32_t src)
-{
-    size_t bytes = gem_kv_page_bytes(&be->opt.pool[pool]);
-    /* in stream order; a failure shows in the next run */
-    (void)cudaSetDevice(be->device_id);
-    (void)cudaMemcpyAsync(be->pool[pool] + (size_t)dst * bytes,
-                          be->pool[pool] + (size_t)src * bytes, bytes, cudaMemcpyDeviceToDevice,
-                          be->s.stream);
 }
 
 /* 16-byte chunk c of a position's keys or values: where it stands (page_at, device.cuh). */
@@ -478,14 +476,12 @@ static json_t *config_cuda(const gem_backend *be)
         : be->blas ? "f16+cublaslt"
                    : "f16-tile",
         "attention_few", be->attend_ref ? "rows" : "split", "attention_many",
-        exact || be->attend_ref ? "rows"
-        : be->s.wgmma           ? "wgmma for f16 heads of 256 and 512, flash64"
-                                : "flash64",
-        "delta_many", be->chunks && !exact && !be->delta_rows ? "chunk64" : "rows", "launch",
-        launch[be->launch], "few_rows", GEM_CUDA_FEW, "prefill_tile_rows", (int)be->opt.n_batch,
-        "weights_bytes", (json_int_t)be->arena_bytes, "kv_bytes", (json_int_t)be->kv_bytes,
-        "workspace_bytes", (json_int_t)be->work_bytes, "decode_weight_bytes",
-        (json_int_t)be->decode_bytes, "same_bits",
+        gem_cuda_attention_many(be), "delta_many",
+        be->chunks && !exact && !be->delta_rows ? "chunk64" : "rows", "launch", launch[be->launch],
+        "few_rows", GEM_CUDA_FEW, "prefill_tile_rows", (int)be->opt.n_batch, "weights_bytes",
+        (json_int_t)be->arena_bytes, "kv_bytes", (json_int_t)be->kv_bytes, "workspace_bytes",
+        (json_int_t)be->work_bytes, "decode_weight_bytes", (json_int_t)be->decode_bytes,
+        "same_bits",
         exact ? "any batch" : "within batches of up to few_rows rows, and within larger ones");
 }
 
@@ -494,8 +490,15 @@ const gem_backend_ops gem_backend_cuda = {
     .open = open_cuda,
     .close = close_cuda,
     .run = gem_cuda_run,
-    .copy_page = copy_page,
+    .run_traced = gem_cuda_run_traced,
+    .seed_kv = gem_cuda_seed_kv,
+    .choose_route = gem_cuda_choose_route,
+    .copy_page = gem_cuda_copy_page,
     .read_kv = read_kv,
+    .read_page = gem_cuda_read_page,
+    .write_page = gem_cuda_write_page,
+    .read_state = gem_cuda_read_state,
+    .write_state = gem_cuda_write_state,
     .stats = stats_cuda,
     .config = config_cuda,
 };

@@ -214,6 +214,9 @@ typedef struct gem_cuda_queries {
     int64_t ld_dst;
     gem_cuda_view gate;     /* of the rows that hold them; the flash kernel reads data */
     gem_cuda_packed packed; /* split route: where the result goes instead of dst, when h is set */
+    /* split route, profiles: clocks of scores, of the softmax and of values are added, [3] on the
+     * device, over all that count them (ctas or warps); NULL otherwise */
+    unsigned long long *clocks;
 } gem_cuda_queries;
 
 /* Parts a sequence is cut into at most; their borders depend on the position alone. */
@@ -245,6 +248,11 @@ bool gem_cuda_flash_head(int head_dim);
 cudaError_t gem_cuda_attend_flash(const gem_cuda_stream *s, const gem_cuda_kv *kv,
                                   const gem_cuda_rows *rows, const gem_cuda_block *block,
                                   int32_t n_blocks, const gem_cuda_queries *q);
+/* attend_flash128.cu: the same with one step of the softmax for two pages of keys. */
+bool gem_cuda_flash128_head(const gem_cuda_stream *s, int head_dim);
+cudaError_t gem_cuda_attend_flash128(const gem_cuda_stream *s, const gem_cuda_kv *kv,
+                                     const gem_cuda_rows *rows, const gem_cuda_block *block,
+                                     int32_t n_blocks, const gem_cuda_queries *q);
 
 /* attend_wgmma.cu: the same on Hopper, for f16 pages of some head sizes. Rows of a block, at most;
  * 0: it does not take them. */
@@ -306,11 +314,17 @@ cudaError_t gem_cuda_delta_rule(const gem_cuda_stream *s, const gem_cuda_recurre
                                 int32_t n);
 cudaError_t gem_cuda_recurrent_init(const gem_cuda_stream *s);
 
+/* ---- seed.cu ---- */
+/* Every value of a pool: pattern f32[GEM_SEED_PATTERN] on the device (backend/seed.h). */
+cudaError_t gem_cuda_seed(const gem_cuda_stream *s, uint8_t *pool, const gem_kv_pool *p, int which,
+                          const float *pattern);
+
 /* Raise the shared-memory limits of the kernels; once per device. */
 cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_mma_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_slab_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_flash_init(const gem_cuda_stream *s);
+cudaError_t gem_cuda_flash128_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_tile_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_many_init(void);
 cudaError_t gem_cuda_wgmma_init(const gem_cuda_stream *s);

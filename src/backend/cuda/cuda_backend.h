@@ -1,5 +1,6 @@
 /* cuda_backend.h - the host side of the CUDA backend: what an open one holds. cuda.c opens and
- * closes, cuda_weights.c places and uploads weights, cuda_run.c runs batches. */
+ * closes, cuda_weights.c places and uploads weights, cuda_run.c runs batches, cuda_trace.c serves
+ * profiles, cuda_image.c lets contents of pages out. */
 #ifndef GEM_CUDA_BACKEND_H
 #define GEM_CUDA_BACKEND_H
 
@@ -31,6 +32,8 @@ typedef enum gem_cuda_launch {
     GEM_CUDA_LAUNCH_GRAPH,
     GEM_CUDA_LAUNCH_STREAM
 } gem_cuda_launch;
+
+typedef struct gem_cuda_tracer gem_cuda_tracer;
 
 struct gem_backend {
     gem_backend_options opt;
@@ -78,8 +81,12 @@ struct gem_backend {
     int32_t *ids; /* [4][n]: token, pos, seq, row_of */
     gem_cuda_update *update;
     gem_cuda_block *block; /* gem_cuda_block_list */
-    /* kinds of attention: query heads on a KV head, rows of a block */
+    /* kinds of attention: query heads on a KV head, rows of a block, without a window */
     int group[GEM_CUDA_MAX_GROUPS], block_rows[GEM_CUDA_MAX_GROUPS], n_groups;
+    bool global[GEM_CUDA_MAX_GROUPS];
+    /* routes of layers without a window (cuda_trace.c) */
+    int query_tokens; /* most tokens of a block; 0: as many as fit */
+    bool wide_keys;   /* attend_flash128 instead of attend_flash */
 
     /* recurrent models */
     float *states, *tapes; /* device, owned */
@@ -101,6 +108,10 @@ struct gem_backend {
     int n_blocks[2][GEM_CUDA_MAX_GROUPS];
 
     cudaGraphExec_t graph[GEM_CUDA_FEW + 1]; /* by rows, all of which want logits */
+
+    gem_cuda_tracer *tracer; /* owned; NULL before the first traced run */
+    cudaStream_t images;     /* of contents that go out and come in, beside runs */
+    cudaEvent_t copied;      /* behind the last copy of a page */
 };
 
 enum { GEM_CUDA_MAX_UPDATES = 65536 };
@@ -126,5 +137,31 @@ gem_status gem_cuda_recurrent_plan(gem_backend *be, gem_error *err); /* sizes, f
 gem_status gem_cuda_recurrent_begin(gem_backend *be, const gem_batch *b, gem_error *err);
 gem_cuda_recurrent gem_cuda_recurrent_of(const gem_backend *be, int layer);
 gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
+
+/* cuda_trace.c. The marks that a run passes; they do nothing unless it is traced. */
+bool gem_cuda_traces_ops(const gem_backend *be); /* then kernels go to the stream, no graph */
+unsigned long long *gem_cuda_phase_clocks(const gem_backend *be); /* gem_cuda_queries.clocks */
+void gem_cuda_mark_prepared(gem_backend *be);
+cudaError_t gem_cuda_mark_begin(gem_backend *be);         /* before the first kernel */
+cudaError_t gem_cuda_mark_op(gem_backend *be, size_t op); /* behind its kernels */
+cudaError_t gem_cuda_mark_end(gem_backend *be);           /* behind the last */
+void gem_cuda_mark_done(gem_backend *be);                 /* the stream is empty */
+gem_status gem_cuda_run_traced(gem_backend *be, const gem_batch *b, const float **logits,
+                               gem_trace *trace, gem_error *err);
+void gem_cuda_trace_close(gem_backend *be);
+gem_status gem_cuda_seed_kv(gem_backend *be, uint64_t seed, gem_error *err);
+struct gem_op_route;
+void gem_cuda_choose_route(gem_backend *be, const struct gem_op_route *route, const char **ran);
+/* What the configuration calls attention of many rows by production's way. */
+const char *gem_cuda_attention_many(const gem_backend *be);
+
+/* cuda_image.c */
+gem_status gem_cuda_image_open(gem_backend *be, gem_error *err);
+void gem_cuda_image_close(gem_backend *be);
+void gem_cuda_copy_page(gem_backend *be, int pool, int32_t dst, int32_t src);
+void gem_cuda_read_page(const gem_backend *be, int pool, int32_t page, void *out);
+void gem_cuda_write_page(gem_backend *be, int pool, int32_t page, const void *in);
+void gem_cuda_read_state(const gem_backend *be, int32_t slot, void *out);
+void gem_cuda_write_state(gem_backend *be, int32_t slot, const void *in);
 
 #endif

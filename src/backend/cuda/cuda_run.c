@@ -246,6 +246,7 @@ static cudaError_t attend(pass *p, const gem_cuda_op *o)
         .gated = op->attend.gated,
         .dst = be->buf[op->attend.dst],
         .ld_dst = be->ld[op->attend.dst],
+        .clocks = gem_cuda_phase_clocks(be),
     };
     bool few = p->n <= GEM_CUDA_FEW && !be->attend_ref;
     const gem_cuda_qkv left = p->raw, *raw = left.n_heads ? &left : NULL;
@@ -261,12 +262,15 @@ static cudaError_t attend(pass *p, const gem_cuda_op *o)
                                      be->turn);
     const int rows = gem_cuda_block_rows(&be->s, kv.head_dim, kv.f16);
     int g = 0;
-    while (be->group[g] != q.n_heads / kv.n_kv_heads || be->block_rows[g] != rows)
+    while (be->group[g] != q.n_heads / kv.n_kv_heads || be->block_rows[g] != rows ||
+           be->global[g] != (kv.window == 0))
         g++;
     const gem_cuda_block *block = be->block + gem_cuda_block_list(be, p->list, g);
     const int32_t n_blocks = be->n_blocks[p->list][g];
-    return gem_cuda_wgmma_rows(&be->s, kv.head_dim, kv.f16)
-               ? gem_cuda_attend_wgmma(&be->s, &kv, &p->rows, block, n_blocks, &q)
+    if (gem_cuda_wgmma_rows(&be->s, kv.head_dim, kv.f16))
+        return gem_cuda_attend_wgmma(&be->s, &kv, &p->rows, block, n_blocks, &q);
+    return be->wide_keys && be->global[g] && gem_cuda_flash128_head(&be->s, kv.head_dim)
+               ? gem_cuda_attend_flash128(&be->s, &kv, &p->rows, block, n_blocks, &q)
                : gem_cuda_attend_flash(&be->s, &kv, &p->rows, block, n_blocks, &q);
 }
 
@@ -431,6 +435,15 @@ static cudaError_t one_op(pass *p, const gem_cuda_op *o)
     }
 }
 
+/* The op has no kernel of its own: it was done by the product before it, or waits for what is next.
+ */
+static bool rides(const pass *p, const gem_cuda_op *o)
+{
+    if (o->op->kind == GEM_OP_QKV) return p->raw.n_heads > 0;
+    return o->op->kind == GEM_OP_GLU &&
+           ((few_rows(p) && o > p->be->op && o[-1].joint) || p->source == GEM_CUDA_FROM_GATED);
+}
+
 static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted)
 {
     const gem_plan *plan = be->plan;
@@ -446,6 +459,10 @@ static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted)
     for (size_t i = 0; i < plan->n_ops && p.n > 0 && !e; i++) {
         e = one_op(&p, &be->op[i]);
         if (!e && i == be->last_append) e = select_wanted(&p, i);
+        if (!e && !rides(&p, &be->op[i])) e = gem_cuda_mark_op(be, i);
+        if (!e && be->opt.layer_span && i + 1 < plan->n_ops &&
+            plan->op[i].layer != plan->op[i + 1].layer)
+            e = cudaStreamSynchronize(be->s.stream);
     }
     return e;
 }
@@ -500,11 +517,11 @@ static cudaError_t send_tables(gem_backend *be, const gem_batch *b)
     return e ? e : gem_cuda_scatter(&be->s, be->update, n, be->table);
 }
 
-/* Rows of one sequence, at most as many tokens as give `rows` rows of a KV head. */
-static int make_blocks(int group, int rows, const int32_t *seq, const int32_t *pos, int32_t n,
+/* Rows of one sequence. */
+static int make_blocks(int max_tokens, const int32_t *seq, const int32_t *pos, int32_t n,
                        gem_cuda_block *out)
 {
-    int count = 0, max_tokens = rows / group;
+    int count = 0;
     for (int32_t r = 0; r < n;) {
         int32_t end = r + 1;
         while (end < n && end - r < max_tokens && seq[end] == seq[r] && pos[end] > pos[end - 1])
@@ -526,10 +543,11 @@ static cudaError_t send_blocks(gem_backend *be, const gem_batch *b, int32_t n_wa
     }
     for (int g = 0; g < be->n_groups; g++) {
         size_t all = gem_cuda_block_list(be, 0, g), wanted = gem_cuda_block_list(be, 1, g);
-        be->n_blocks[0][g] = make_blocks(be->group[g], be->block_rows[g], b->seq, b->pos, b->n_rows,
-                                         be->host_block + all);
-        be->n_blocks[1][g] = make_blocks(be->group[g], be->block_rows[g], be->wanted_seq,
-                                         be->wanted_pos, n_wanted, be->host_block + wanted);
+        int tokens = be->block_rows[g] / be->group[g];
+        if (be->global[g] && be->query_tokens) tokens = GEM_MIN(tokens, be->query_tokens);
+        be->n_blocks[0][g] = make_blocks(tokens, b->seq, b->pos, b->n_rows, be->host_block + all);
+        be->n_blocks[1][g] =
+            make_blocks(tokens, be->wanted_seq, be->wanted_pos, n_wanted, be->host_block + wanted);
         for (int list = 0; list < 2 && !e; list++) {
             size_t at = list ? wanted : all, count = (size_t)be->n_blocks[list][g];
             if (count)
@@ -597,13 +615,18 @@ gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logit
     if (e) return gem_cuda_fail(err, e, "choosing the device");
     gem_status st = gem_cuda_recurrent_begin(be, b, err);
     if (st != GEM_OK) return st;
-    bool graph = be->launch != GEM_CUDA_LAUNCH_STREAM && n <= GEM_CUDA_FEW && n_wanted == n;
+    bool graph = be->launch != GEM_CUDA_LAUNCH_STREAM && n <= GEM_CUDA_FEW && n_wanted == n &&
+                 !gem_cuda_traces_ops(be) && !be->opt.layer_span;
     e = send_tables(be, b);
     if (!e) e = send_ids(be, b, &n_wanted);
+    gem_cuda_mark_prepared(be);
     if (!e && graph && !be->graph[n]) e = capture(be, n);
+    if (!e) e = gem_cuda_mark_begin(be);
     if (!e) e = graph ? cudaGraphLaunch(be->graph[n], be->s.stream) : enqueue(be, n, n_wanted);
+    if (!e) e = gem_cuda_mark_end(be);
     if (!e) e = cudaStreamSynchronize(be->s.stream);
     if (e) return gem_cuda_fail(err, e, "running a batch");
+    gem_cuda_mark_done(be);
     for (int32_t w = 0; w < n_wanted; w++) {
         float *row = be->host_logits + (size_t)w * (size_t)be->ld_logits;
         for (size_t i = 0; i < plan->n_suppress; i++)

@@ -43,6 +43,28 @@ __device__ inline part part_of(const gem_cuda_kv &kv, int32_t pos, int32_t which
     return p;
 }
 
+/* Clocks of the three phases of attention, where the kernel is TIMED; no code otherwise. */
+template <bool TIMED> struct phases {
+    uint32_t sum[3], at;
+    __device__ void begin()
+    {
+        if (TIMED) sum[0] = sum[1] = sum[2] = 0, at = (uint32_t)clock();
+    }
+    __device__ void end(int phase) /* scores, softmax, values: since the last end */
+    {
+        if (!TIMED) return;
+        const uint32_t now = (uint32_t)clock();
+        sum[phase] += now - at;
+        at = now;
+    }
+    __device__ void add(unsigned long long *clocks, bool counts) const
+    {
+        if (TIMED && counts)
+            for (int i = 0; i < 3; i++)
+                atomicAdd(clocks + i, (unsigned long long)sum[i]);
+    }
+};
+
 /* Not in line: gates are rare, and code counts (linear_slab.cu). */
 static __device__ __noinline__ float gate_of(const gem_cuda_view &v, int64_t r, int64_t i)
 {
