@@ -39,13 +39,15 @@ __global__ void __launch_bounds__(THREADS, HD > 256 ? 1 : 2) flash(args a)
     const int32_t first = kv.window && pos0 >= kv.window ? (pos0 - kv.window + 1) / KEYS : 0;
     const int32_t last = pos1 / KEYS;
 
+    const auto source = [&](int32_t page, bool values) {
+        return (const E *)kv.pool +
+               ((int64_t)__ldg(table + page) * kv.n_kv_heads + head) * page_values +
+               (values ? (int64_t)GEM_PAGE * HD : 0);
+    };
     const auto load = [&](uint8_t *to, int32_t page, bool values) {
-        if (page <= last) {
-            const E *src = (const E *)kv.pool +
-                           ((int64_t)__ldg(table + page) * kv.n_kv_heads + head) * page_values +
-                           (values ? (int64_t)GEM_PAGE * HD : 0);
-            load_tile<HD>(smem_u32(to), to, src, tid);
-        }
+        if (sizeof(E) == sizeof(float) && page < last)
+            expect_tile<HD>(source(page + 1, values), tid);
+        if (page <= last) load_tile<HD>(smem_u32(to), to, source(page, values), tid);
         copy_commit();
     };
     load(ks, first, false);
@@ -66,8 +68,10 @@ __global__ void __launch_bounds__(THREADS, HD > 256 ? 1 : 2) flash(args a)
     const float log2e = 1.4426950408889634f;
 
     for (int32_t page = first; page <= last; page++) {
-        copy_wait<1>();
-        __syncthreads(); /* keys are there */
+        if (sizeof(E) == sizeof(__half) || page == first) { /* else written before the last one */
+            copy_wait<1>();
+            __syncthreads(); /* keys are there */
+        }
         float s[4][4] = {};
 #pragma unroll 4
         for (int kk = 0; kk < HD / 16; kk++) {

@@ -49,6 +49,18 @@ template <int HD> __device__ inline void load_tile(uint32_t, uint8_t *to, const 
     }
 }
 
+/* f32 tiles come through registers, four loads of a thread at a time: they want to stand in L2 by
+ * then. Copies of f16 tiles are all under way at once and need no help. */
+template <int HD> __device__ inline void expect_tile(const __half *, int)
+{
+}
+template <int HD> __device__ inline void expect_tile(const float *src, int tid)
+{
+#pragma unroll
+    for (int i = tid; i < KEYS * HD / 32; i += THREADS)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(src + 32 * i));
+}
+
 /* The queries of a block as f16 rows of shared memory; zeros where there is no row. */
 template <int HD>
 __device__ inline void load_queries(uint8_t *qs, const gem_cuda_queries &q, int64_t row0, int n,

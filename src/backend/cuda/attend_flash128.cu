@@ -38,14 +38,15 @@ __global__ void __launch_bounds__(THREADS, HD > 128 ? 1 : 2) flash128(args a)
     const int32_t first = kv.window && pos0 >= kv.window ? (pos0 - kv.window + 1) / KEYS : 0;
     const int32_t last = pos1 / KEYS;
 
+    const auto source = [&](int32_t page, bool values) {
+        return (const E *)kv.pool +
+               ((int64_t)__ldg(table + page) * kv.n_kv_heads + head) * (2 * GEM_PAGE * HD) +
+               (values ? (int64_t)GEM_PAGE * HD : 0);
+    };
     const auto load = [&](int to, int32_t page, bool values) {
-        if (page <= last) {
-            const E *src =
-                (const E *)kv.pool +
-                ((int64_t)__ldg(table + page) * kv.n_kv_heads + head) * (2 * GEM_PAGE * HD) +
-                (values ? (int64_t)GEM_PAGE * HD : 0);
-            load_tile<HD>(smem_u32(slot[to]), slot[to], src, tid);
-        }
+        if (sizeof(E) == sizeof(float) && page + 1 < last)
+            expect_tile<HD>(source(page + 2, values), tid);
+        if (page <= last) load_tile<HD>(smem_u32(slot[to]), slot[to], source(page, values), tid);
         copy_commit();
     };
     load(0, first, false);
@@ -108,15 +109,20 @@ __global__ void __launch_bounds__(THREADS, HD > 128 ? 1 : 2) flash128(args a)
             }
         }
     };
+    /* Tiles that copies bring are there for all when each has waited for its own and then for the
+     * others. Those that threads wrote themselves (f32) were there at the barrier before. */
+    const auto arrive = [] {
+        copy_wait<1>();
+        __syncthreads();
+    };
+    constexpr bool COPIES = sizeof(E) == sizeof(__half);
     for (int32_t page = first; page <= last; page += 2) {
         const bool two = page < last;
-        copy_wait<1>();
-        __syncthreads(); /* first keys are there */
+        if (COPIES || page == first) arrive(); /* first keys */
         scores(0, page);
         __syncthreads(); /* and read */
         load(0, page, true);
-        copy_wait<1>();
-        __syncthreads(); /* second keys are there */
+        if (COPIES) arrive(); /* second keys */
         if (two) {
             scores(1, page + 1);
         } else {
@@ -161,13 +167,11 @@ __global__ void __launch_bounds__(THREADS, HD > 128 ? 1 : 2) flash128(args a)
                 o[i][0] *= fade[0], o[i][1] *= fade[0];
                 o[i][2] *= fade[1], o[i][3] *= fade[1];
             }
-        copy_wait<1>();
-        __syncthreads(); /* first values and probabilities are there */
+        arrive(); /* first values, and probabilities */
         weigh(0);
         __syncthreads(); /* and read */
         load(0, page + 2, false);
-        copy_wait<1>();
-        __syncthreads(); /* second values are there */
+        if (COPIES) arrive(); /* second values */
         if (two) weigh(1);
         __syncthreads(); /* and read */
         load(1, page + 3, false);
