@@ -35,6 +35,7 @@ typedef struct exchange { /* one request and its answer */
     int route, status;
     const char *rest, *allow;
     char origin[256]; /* to be reflected in CORS headers */
+    char miss[768];   /* where the prompt parts from what is held; empty: nowhere */
     gem_fault fault;
     gem_bytes body;
     uint64_t started_ns;
@@ -54,6 +55,7 @@ static void put_headers(exchange *x, struct MHD_Response *r)
 {
     char n[16];
     MHD_add_response_header(r, "X-Request-Id", x->id);
+    if (x->miss[0]) MHD_add_response_header(r, "X-Gem-Prefix-Miss", x->miss);
     if (x->fault.retry_after_s) {
         snprintf(n, sizeof(n), "%d", x->fault.retry_after_s);
         MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, n);
@@ -68,7 +70,8 @@ static void put_headers(exchange *x, struct MHD_Response *r)
         MHD_add_response_header(r, "Access-Control-Allow-Headers",
                                 "authorization, content-type, x-api-key");
         MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
-        MHD_add_response_header(r, "Access-Control-Expose-Headers", "x-request-id");
+        MHD_add_response_header(r, "Access-Control-Expose-Headers",
+                                "x-request-id, x-gem-prefix-miss");
     }
     if (x->unread) MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
 }
@@ -304,6 +307,8 @@ static enum MHD_Result run_job(exchange *x, connection *c, const gem_route *r, c
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     gem_watch_add(x->job, info ? info->connect_fd : -1);
     gem_job_comment(x->job, "request %s accepted", x->id);
+    if (gem_prefix_miss_text(x->s, x->job, x->miss, sizeof(x->miss)) && x->s->opt.verbose)
+        gem_log_line(x->s, "%s prefix miss: %s", x->id, x->miss);
     if (!gem_scheduler_submit(x->s->scheduler, x->job, &x->fault)) {
         gem_watch_remove(x->job);
         return answer_fault(x, c);

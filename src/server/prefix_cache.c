@@ -4,6 +4,7 @@
 
 #include "runtime/engine.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 enum { MIN_TOKENS = 2 };
@@ -17,7 +18,8 @@ typedef struct entry {
 
 struct gem_prefix_cache {
     gem_model *m;
-    entry *entry; /* owned, [max] */
+    pthread_mutex_t lock; /* the engine thread holds it to change entries, others to read them */
+    entry *entry;         /* owned, [max] */
     size_t n, max;
     uint64_t clock;
     bool trims;
@@ -36,6 +38,7 @@ gem_prefix_cache *gem_prefix_cache_new(gem_model *m, size_t max_entries)
     c->entry = e;
     c->max = max_entries;
     c->trims = true;
+    pthread_mutex_init(&c->lock, NULL);
     for (int l = 0; l < m->plan.n_layers; l++)
         c->trims &= m->layout.window[l] == 0;
     return c;
@@ -43,16 +46,25 @@ gem_prefix_cache *gem_prefix_cache_new(gem_model *m, size_t max_entries)
 
 static void drop(gem_prefix_cache *c, size_t i)
 {
-    free(c->entry[i].tokens);
-    gem_checkpoint_free(c->entry[i].point);
+    entry old = c->entry[i];
+    pthread_mutex_lock(&c->lock);
     c->entry[i] = c->entry[--c->n];
+    pthread_mutex_unlock(&c->lock);
+    free(old.tokens);
+    gem_checkpoint_free(old.point);
+}
+
+void gem_prefix_cache_clear(gem_prefix_cache *c)
+{
+    while (c->n)
+        drop(c, c->n - 1);
 }
 
 void gem_prefix_cache_free(gem_prefix_cache *c)
 {
     if (!c) return;
-    while (c->n)
-        drop(c, c->n - 1);
+    gem_prefix_cache_clear(c);
+    pthread_mutex_destroy(&c->lock);
     free(c->entry);
     free(c);
 }
@@ -74,18 +86,9 @@ static bool restore(gem_session *s, const entry *e, size_t n)
     return false;
 }
 
-void gem_prefix_cache_find(gem_prefix_cache *c, gem_session *s, const int32_t *tokens, size_t n,
-                           gem_prefix_hit *hit)
+size_t gem_prefix_cache_find(gem_prefix_cache *c, gem_session *s, const int32_t *tokens, size_t n)
 {
-    *hit = (gem_prefix_hit){.entry_token = -1};
-    size_t bound = n - 1; /* below the tokens that an entry offers, after one that failed */
-    for (size_t i = 0; i < c->n; i++) {
-        size_t k = common(c->entry[i].tokens, c->entry[i].n, tokens, n);
-        if (hit->entry_tokens && k <= hit->n_common) continue;
-        hit->n_common = k;
-        hit->entry_tokens = c->entry[i].n;
-        hit->entry_token = k < c->entry[i].n ? c->entry[i].tokens[k] : -1;
-    }
+    size_t bound = n - 1; /* at least one token is left to run */
     uint64_t failed = 0; /* entries tried in vain, as bits; there are at most 64 */
     for (;;) {
         size_t best = 0, at = c->n;
@@ -100,15 +103,36 @@ void gem_prefix_cache_find(gem_prefix_cache *c, gem_session *s, const int32_t *t
         if (at == c->n) break;
         if (restore(s, &c->entry[at], best)) {
             c->entry[at].used = ++c->clock;
-            hit->n_reused = best;
-            return;
+            return best;
         }
         failed |= (uint64_t)1 << at;
     }
-    /* a failed attempt may have left the session at an entry's point; at 0 nothing can be missing
-     */
+    /* a failed attempt may have left the session at an entry's point; at 0 nothing can be missing */
     gem_error err;
-    if (gem_session_position(s) != 0 && gem_session_trim(s, 0, &err) != GEM_OK) hit->n_reused = 0;
+    if (gem_session_position(s) != 0 && gem_session_trim(s, 0, &err) != GEM_OK) return 0;
+    return 0;
+}
+
+bool gem_prefix_cache_miss(gem_prefix_cache *c, const int32_t *tokens, size_t n,
+                           gem_prefix_miss *out)
+{
+    const entry *best = NULL;
+    *out = (gem_prefix_miss){0};
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; i < c->n; i++) {
+        const entry *e = &c->entry[i];
+        size_t k = common(e->tokens, e->n, tokens, n);
+        if (best && (k < out->at || (k == out->at && e->n > k))) continue;
+        best = e;
+        out->at = k;
+    }
+    if (best) {
+        out->entry_tokens = best->n;
+        out->n_held = GEM_MIN(best->n - out->at, (size_t)GEM_MISS_TOKENS);
+        memcpy(out->held, best->tokens + out->at, out->n_held * sizeof(*out->held));
+    }
+    pthread_mutex_unlock(&c->lock);
+    return out->n_held && out->at < n;
 }
 
 static size_t least_recent(const gem_prefix_cache *c)
@@ -154,7 +178,9 @@ void gem_prefix_cache_add(gem_prefix_cache *c, const gem_session *s, const int32
     }
     memcpy(e.tokens, tokens, n * sizeof(*e.tokens));
     if (c->n == c->max) gem_prefix_cache_evict(c);
+    pthread_mutex_lock(&c->lock);
     c->entry[c->n++] = e;
+    pthread_mutex_unlock(&c->lock);
 }
 
 size_t gem_prefix_cache_entries(const gem_prefix_cache *c)

@@ -141,6 +141,12 @@ bool gem_scheduler_submit(gem_scheduler *s, gem_job *j, gem_fault *f)
     return true;
 }
 
+bool gem_scheduler_miss(gem_scheduler *s, const gem_job *j, gem_prefix_miss *out)
+{
+    const gem_job_prompt *p = &j->prompt[0];
+    return !j->p.no_cache && gem_prefix_cache_miss(s->cache, p->tokens, p->n, out);
+}
+
 void gem_scheduler_counts(gem_scheduler *s, int *running, int *queued)
 {
     *running = (int)atomic_load(&s->server->metrics.running);
@@ -635,6 +641,5 @@ void gem_scheduler_run(gem_scheduler *s)
         if (reading && !ran) usleep(1000); /* the disk is all that is waited for */
     }
     gem_disk_cache_stop(s->server->disk, FLUSH_S);
-    gem_prefix_cache_free(s->cache); /* checkpoints go before the model */
-    s->cache = NULL;
+    gem_prefix_cache_clear(s->cache); /* checkpoints go before the model */
 }

@@ -17,20 +17,14 @@ static bool no_memory(gem_fault *f)
     return gem_fault_set(f, 500, "server_error", "internal_error", NULL, "out of memory");
 }
 
-static void report_prefix(gem_sequence *q, const gem_prefix_hit *hit)
+static void report_prefix(gem_sequence *q)
 {
     gem_server *s = q->job->server;
-    const gem_job_prompt *p = q->a->prompt;
     atomic_fetch_add(&s->metrics.prefix_queries, 1);
-    if (hit->n_reused) {
-        atomic_fetch_add(&s->metrics.prefix_hits, 1);
-        gem_log_line(s, "%s prefix hit: reused %zu tokens, appended %zu tokens", q->job->request_id,
-                     hit->n_reused, p->n - hit->n_reused);
-    }
-    if (s->opt.verbose && hit->entry_tokens && hit->n_common < p->n - 1)
-        gem_log_line(s, "%s prefix miss at token %zu of %zu: prompt has %d, an entry of %zu has %d",
-                     q->job->request_id, hit->n_common, p->n, p->tokens[hit->n_common],
-                     hit->entry_tokens, hit->entry_token);
+    if (!q->n_run) return;
+    atomic_fetch_add(&s->metrics.prefix_hits, 1);
+    gem_log_line(s, "%s prefix hit: reused %zu tokens, appended %zu tokens", q->job->request_id,
+                 q->n_run, q->a->prompt->n - q->n_run);
 }
 
 static void on_event(void *user, const gem_chat_event *e);
@@ -54,18 +48,18 @@ static gem_status open_reader(gem_sequence *q, gem_error *err)
     return gem_chat_parser_new(&q->parser, j->server->model, c, d->prompt, &o, err);
 }
 
-/* The session holds hit->n_reused tokens of the prompt: go on from there. */
-static void begin_at(gem_sequence *q, const gem_prefix_cache *cache, const gem_prefix_hit *hit)
+/* The session holds n_reused tokens of the prompt: go on from there. */
+static void begin_at(gem_sequence *q, const gem_prefix_cache *cache, size_t n_reused)
 {
     size_t n = q->a->prompt->n;
-    q->n_run = q->logged = q->a->n_cached = hit->n_reused;
-    report_prefix(q, hit);
-    if (!gem_prefix_cache_trims(cache) && n > OPENER + hit->n_reused) q->mark = n - OPENER;
+    q->n_run = q->logged = q->a->n_cached = n_reused;
+    report_prefix(q);
+    if (!gem_prefix_cache_trims(cache) && n > OPENER + n_reused) q->mark = n - OPENER;
 }
 
 /* More of the prompt is on disk than in memory. False: it cannot be had, and the session holds what
  * memory has. */
-static bool begin_fetch(gem_sequence *q, gem_prefix_cache *cache, gem_prefix_hit *hit)
+static bool begin_fetch(gem_sequence *q, gem_prefix_cache *cache, size_t *n_reused)
 {
     gem_disk_cache *disk = q->job->server->disk;
     const gem_job_prompt *p = q->a->prompt;
@@ -76,7 +70,7 @@ static bool begin_fetch(gem_sequence *q, gem_prefix_cache *cache, gem_prefix_hit
         q->fetch = gem_disk_cache_fetch(disk, q->session, p->tokens, p->n, &st);
     while (!q->fetch && st == GEM_E_NOMEM &&
            (gem_prefix_cache_evict(cache) || gem_disk_cache_yield(disk)));
-    if (!q->fetch) gem_prefix_cache_find(cache, q->session, p->tokens, p->n, hit);
+    if (!q->fetch) *n_reused = gem_prefix_cache_find(cache, q->session, p->tokens, p->n);
     return q->fetch != NULL;
 }
 
@@ -86,7 +80,6 @@ static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
     gem_server *s = j->server;
     const gem_job_prompt *p = q->a->prompt;
     gem_error err;
-    gem_prefix_hit hit = {0};
     gem_sampler_options so = j->p.sampler;
     so.seed += (uint64_t)(q->a->index % j->p.n);
     q->tokens = malloc((p->n + (size_t)q->a->limit + 1) * sizeof(*q->tokens));
@@ -101,27 +94,24 @@ static bool start(gem_sequence *q, gem_prefix_cache *cache, gem_fault *f)
         for (size_t i = 0; i < p->n; i++)
             gem_sampler_accept(q->sampler, p->tokens[i]);
     if (j->p.no_cache) return true;
-    gem_prefix_cache_find(cache, q->session, p->tokens, p->n, &hit);
-    if (gem_disk_cache_match(s->disk, p->tokens, p->n) > hit.n_reused &&
-        begin_fetch(q, cache, &hit))
+    size_t n_reused = gem_prefix_cache_find(cache, q->session, p->tokens, p->n);
+    if (gem_disk_cache_match(s->disk, p->tokens, p->n) > n_reused &&
+        begin_fetch(q, cache, &n_reused))
         return true;
-    begin_at(q, cache, &hit);
+    begin_at(q, cache, n_reused);
     return true;
 }
 
 bool gem_sequence_fetched(gem_sequence *q, gem_prefix_cache *cache)
 {
     const gem_job_prompt *p = q->a->prompt;
-    gem_prefix_hit hit = {.entry_token = -1};
     gem_disk_state at = gem_disk_fetch_poll(q->fetch);
     if (at == GEM_DISK_RUNNING) return false;
     gem_disk_fetch_free(q->fetch);
     q->fetch = NULL;
-    if (at == GEM_DISK_DONE)
-        hit.n_reused = (size_t)gem_session_position(q->session);
-    else
-        gem_prefix_cache_find(cache, q->session, p->tokens, p->n, &hit);
-    begin_at(q, cache, &hit);
+    begin_at(q, cache,
+             at == GEM_DISK_DONE ? (size_t)gem_session_position(q->session)
+                                 : gem_prefix_cache_find(cache, q->session, p->tokens, p->n));
     return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include "server/disk_cache.h"
 #include "server/metrics.h"
+#include "server/prefix_cache.h"
 #include "server/server.h"
 #include "server/wire.h"
 
@@ -67,6 +68,9 @@ void gem_scheduler_stop(gem_scheduler *s);
 void gem_scheduler_wake(gem_scheduler *s);
 /* Queue a job; the scheduler takes its own reference. False with 429 or 503. */
 bool gem_scheduler_submit(gem_scheduler *s, gem_job *j, gem_fault *f);
+/* Where a job's first prompt parts from what memory holds; false: nowhere, or the cache is not
+ * used. The model is open. */
+bool gem_scheduler_miss(gem_scheduler *s, const gem_job *j, gem_prefix_miss *out);
 /* Running and waiting answers. */
 void gem_scheduler_counts(gem_scheduler *s, int *running, int *queued);
 /* Array of slot objects, as llama.cpp's /slots. */
@@ -82,6 +86,11 @@ void gem_watch_tick(gem_server *s);
 void gem_watch_peers(gem_server *s);
 void gem_watch_cancel_all(gem_server *s, gem_cancel why);
 size_t gem_watch_count(gem_server *s);
+
+/* ---- prefix_miss.c ---- */
+/* "token=57; of=120; entry=300; prompt=... ; held=...": the value of X-Gem-Prefix-Miss, texts
+ * percent-encoded to visible ASCII. False, and an empty text: no miss. */
+bool gem_prefix_miss_text(gem_server *s, const gem_job *j, char *out, size_t cap);
 
 /* ---- log.c ---- */
 void gem_log_line(const gem_server *s, const char *fmt, ...) GEM_PRINTF(2, 3);

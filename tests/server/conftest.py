@@ -8,6 +8,10 @@ sys.path.insert(0, os.path.dirname(__file__))
 from serving import Server, real_model, synthetic  # noqa: E402
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes more than ten seconds of a sanitizer build, where scripts/test.sh leaves it out")
+
+
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
     return tmp_path_factory.mktemp("models")

@@ -78,7 +78,7 @@ def steady_token(server):
     pytest.fail("no such token")
 
 
-@pytest.mark.parametrize("kind", ["tiny", "tiny_windowed", "tiny_hybrid"])
+@pytest.mark.parametrize("kind", ["tiny", "tiny_windowed", pytest.param("tiny_hybrid", marks=pytest.mark.long)])
 def test_ten_turns_across_restarts(kind, request, tmp_path):
     """Each turn computes what is new and nothing else, to the token, in a server that was just started as well; and
     the probabilities are those of a cold prompt, to the last digit."""
@@ -118,7 +118,7 @@ def test_ten_turns_of_a_real_model(coder, tmp_path):
             assert s.stop() == 0
 
 
-@pytest.mark.parametrize("kind", ["tiny", "tiny_windowed", "tiny_hybrid"])
+@pytest.mark.parametrize("kind", ["tiny", "tiny_windowed", pytest.param("tiny_hybrid", marks=pytest.mark.long)])
 def test_branches_share_what_they_have_in_common(kind, request, tmp_path):
     """Texts that part in the middle of a file and in the middle of a page."""
     model, folder = request.getfixturevalue(kind), str(tmp_path / "c")
@@ -159,6 +159,7 @@ def test_mode_and_folder(tiny, tmp_path):
         assert m["gem_disk_cache_bytes"] == total_bytes(folder)
 
 
+@pytest.mark.long
 def test_size_is_kept_and_the_oldest_goes(tiny, tmp_path):
     folder = str(tmp_path / "c")
     with Server(tiny, *OPTIONS, "--disk-cache", folder, "--disk-cache-size", "10") as s:
@@ -285,6 +286,7 @@ def test_another_layout_is_foreign(tiny, tmp_path):
         assert s.log("of another model, build or format") and cached(s, user(LONG)) == 0
 
 
+@pytest.mark.long
 def test_killed_while_writing(models, tmp_path):
     """SIGKILL at random moments of writing: the next start is clean, its answers are right, nothing unfinished stays."""
     model = synthetic(models, "tiny-wide", "qwen2", "--layers", "4", "--kv-heads", "4", "--heads", "4", "--d-model", "256")
@@ -354,6 +356,7 @@ def test_cancelled_while_reading(tiny, tmp_path):
             assert s.stop() == 0
 
 
+@pytest.mark.long
 def test_reading_and_writing_hold_up_nobody(models, tmp_path):
     """While a long text is written and read again, another stream's tokens keep coming."""
     model = synthetic(models, "tiny-wide", "qwen2", "--layers", "4", "--kv-heads", "4", "--heads", "4", "--d-model", "256")

@@ -3,6 +3,7 @@ import json
 import socket
 import threading
 import time
+from urllib.parse import unquote
 
 import openai
 import pytest
@@ -214,6 +215,34 @@ def test_prefix_cache(kind, request):
         assert 0 < m["gem_prefix_cache_hits_total"] < m["gem_prefix_cache_queries_total"]
 
 
+def test_prefix_miss_names_the_token(tiny):
+    """A client that changes a word of its first message is told which, in the header and the log; one that goes on is not."""
+    old, new = (user(LONG + f" at 10:4{minute} a; b% " + LONG) for minute in (1, 2))
+    with Server(tiny, "--context", "4096", "-T", "0", "--verbose") as s:
+        def miss(messages, **more):
+            code, headers, body = s.post("/v1/chat/completions", dict({"messages": messages, "max_tokens": 2}, **more))
+            assert code == 200, body
+            return headers.get("x-gem-prefix-miss")
+
+        def tokens(messages):
+            text = s.post("/apply-template", {"messages": messages})[2]["prompt"]
+            return s.post("/tokenize", {"content": text, "add_special": True, "parse_special": True})[2]["tokens"]
+
+        def text(tokens):
+            return s.post("/detokenize", {"tokens": tokens})[2]["content"]
+
+        assert miss(old) is None  # nothing is held yet
+        assert miss(old) is None  # the same again
+        assert miss(new, cache_prompt=False) is None
+        m = dict(part.split("=", 1) for part in miss(new).split("; "))
+        a, b = tokens(new), tokens(old)
+        at = next(i for i in range(len(a)) if a[i] != b[i])
+        assert (int(m["token"]), int(m["of"])) == (at, len(a)) and int(m["entry"]) >= len(b)
+        assert unquote(m["prompt"]) == text(a[at : at + 6])
+        assert unquote(m["held"]) == text(b[at : at + 6]) != text(a[at : at + 6])
+        assert len(s.log(rf"prefix miss: token={at}; of={len(a)}; ")) == 1
+
+
 def test_prefix_is_kept_after_a_cancel(one):
     s = one.chat_stream(LONG * 3 + " kept", max_tokens=5)
     for line in s.lines():
@@ -224,6 +253,7 @@ def test_prefix_is_kept_after_a_cancel(one):
     assert ask(one, user(LONG * 3 + " kept"))[2] >= 256
 
 
+@pytest.mark.long
 def test_pages_run_out_gracefully(tiny):
     """More distinct prompts than the cache has pages for: old ones go, every answer is right."""
     with Server(tiny, "--context", "900", "--parallel", "2", "--cached", "0", "-T", "0") as s:
@@ -233,6 +263,7 @@ def test_pages_run_out_gracefully(tiny):
         assert [ask(s, user(p), cache_prompt=False)[0] for p in prompts] == first
 
 
+@pytest.mark.long
 def test_long_prompts_log_progress(tiny):
     with Server(tiny, "--context", "8192", "-T", "0") as s:
         text = "z" * 8000

@@ -73,7 +73,7 @@ static int32_t argmax(const float *x, int32_t n)
     return best;
 }
 
-enum { N_PROMPTS = 7, LONGEST = 2049, N_GREEDY = 64 };
+enum { N_PROMPTS = 7, LONGEST = 2049, N_GREEDY = 32 };
 static const int32_t prompt_len[N_PROMPTS] = {511, 512, 513, 1023, 1024, 1025, 2049};
 
 typedef struct tile_result {
@@ -120,12 +120,12 @@ static void run_tile(const char *path, int32_t tile, int n_prompts, tile_result 
 static void test_tiles_across_the_window(void **state)
 {
     (void)state;
-    static const int32_t tiles[] = {512, 1, 32, 128, 1024};
+    static const int32_t tiles[] = {512, 1, 32, 1024};
     static tile_result base, got;
     for (size_t i = 0; i < ARRAY_LEN(tiles); i++) {
         memset(&got, 0, sizeof(got));
-        /* token by token is slow: across the window of 512 and twice as far is enough */
-        int n = tiles[i] == 1 ? N_PROMPTS - 1 : N_PROMPTS;
+        /* token by token is slow: across the window of 512 is enough */
+        int n = tiles[i] == 1 ? 3 : N_PROMPTS;
         run_tile(gemma, tiles[i], n, &got);
         if (i == 0) base = got;
         for (int p = 0; p < n; p++) {
@@ -163,13 +163,13 @@ static void check_same_bits(const char *path, int32_t n)
 static void test_same_bits_gemma3(void **state)
 {
     (void)state;
-    check_same_bits(gemma, 120);
+    check_same_bits(gemma, 80);
 }
 
 static void test_same_bits_qwen2(void **state)
 {
     (void)state;
-    check_same_bits(qwen, 70);
+    check_same_bits(qwen, 48);
 }
 
 static void logits_at(const char *path, gem_kv_type type, bool exact, const int32_t *lens,
@@ -211,8 +211,8 @@ static double correlation(const float *a, const float *b, int32_t n)
 
 static void check_kv_types(const char *path, int32_t n_vocab, bool exact, int n_lens)
 {
-    enum { N_LENS = 3 };
-    static const int32_t lens[N_LENS] = {600, 1100, 2100};
+    enum { N_LENS = 2 };
+    static const int32_t lens[N_LENS] = {600, 1300};
     float *want = malloc((size_t)n_vocab * N_LENS * sizeof(*want)),
           *got = malloc((size_t)n_vocab * N_LENS * sizeof(*got));
     logits_at(path, GEM_KV_F32, exact, lens, n_lens, want);
@@ -238,14 +238,14 @@ static void check_kv_types(const char *path, int32_t n_vocab, bool exact, int n_
 static void test_narrow_kv_stays_close(void **state)
 {
     (void)state;
-    check_kv_types(gemma, 262144, false, 3);
+    check_kv_types(gemma, 262144, false, 2);
     check_kv_types(gemma, 262144, true, 1);
 }
 
 static void test_narrow_kv_stays_close_qwen2(void **state)
 {
     (void)state;
-    check_kv_types(qwen, 151936, false, 2);
+    check_kv_types(qwen, 151936, false, 1);
 }
 
 int main(void)
