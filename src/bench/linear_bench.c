@@ -97,7 +97,12 @@ gem_status bench_linear_measure(const bench_linear_options *opt, json_t **out, b
     bench_operator_options oo = opt->op;
     bench_arm arm = {.name = "products", .run = run, .user = &s, .work = opt->iterations};
     bench_plan plan = {
-        .arm = &arm, .n_arms = 1, .repetitions = opt->repetitions, .progress = opt->progress};
+        .arm = &arm,
+        .n_arms = 1,
+        .repetitions = opt->repetitions,
+        .progress = opt->progress,
+        .progress_user = opt->progress_user,
+    };
     *out = NULL;
     oo.no_repack = opt->copy;
     gem_status st = check_outputs(opt, hex, same, err);

@@ -13,6 +13,7 @@ typedef struct bench_linear_options {
     bool copy;
     int32_t warmup, iterations, repetitions; /* of products; iterations a multiple of the span */
     bool (*progress)(void *user, const char *arm, int round, uint64_t ns);
+    void *progress_user;
 } bench_linear_options;
 
 /* The record, gem-kernel-bench/1; *same is false when two runs gave other bits. */

@@ -2,41 +2,28 @@
  * number of keys, alone, in its three phases: scores, normalisation, values. One JSON document on
  * stdout with every sample; it selects an axis to work on, and promotes nothing. */
 #include "base/base.h"
-#include "bench/attention_bench.h"
-#include "cmd/cli/measure.h"
+#include "cmd/cli/operator.h"
 
 static struct {
-    cli_operator_flags op;
-    const char *shape, *kernel;
-    int32_t tokens, iterations, repetitions, warmup;
-    int kv_type;
-    bool seed_prefix;
-    uint64_t seed;
-} opt = {.shape = "31b-full",
+    cli_attention_flags attention;
+    const char *kernel;
+    int32_t tokens, iterations;
+} opt = {.attention = {.shape = "31b-full", .repetitions = 7, .warmup = 10},
          .kernel = "split16",
          .tokens = 4096,
-         .iterations = 20,
-         .repetitions = 7,
-         .warmup = 10};
+         .iterations = 20};
 
 static const cli_option options[] = {
-    {"shape", 's', CLI_TEXT, "NAME", &opt.shape, 0, 0,
-     "31b-full (default), 31b-sliding, 12b-full, 12b-sliding, tiny", NULL},
     {"kernel", 'k', CLI_TEXT, "NAME", &opt.kernel, 0, 0,
      "route: split16 (default, production), dim32, dim64, score-tile8", NULL},
     {"tokens", 'n', CLI_INT, "N", &opt.tokens, 1, 1 << 24,
      "keys that the row sees, itself included; default 4096", NULL},
     {"iterations", 'i', CLI_INT, "N", &opt.iterations, 1, 1000000,
      "dispatches of one sample, which is their mean; default 20", NULL},
-    {"repetitions", 'r', CLI_INT, "N", &opt.repetitions, 1, 100000, "samples; default 7", NULL},
-    {"warmup", 'w', CLI_INT, "N", &opt.warmup, 0, 100000, "untimed samples before them; default 10",
-     NULL},
-    {"seed-prefix", 0, CLI_FLAG, NULL, &opt.seed_prefix, 0, 0,
-     "sparse finite values in keys and values: always so, the option is taken for clearness", NULL},
-    {"seed", 0, CLI_U64, "N", &opt.seed, 0, 0, "of these values; default 0", NULL},
-    {"kv-type", 0, CLI_CHOICE, "f32|f16", &opt.kv_type, 0, 0,
-     "type of stored keys and values; default f32", NULL},
-    CLI_OPERATOR_OPTIONS(&opt.op),
+    CLI_ATTENTION_OPTIONS(
+        &opt.attention, "31b-full (default), 31b-sliding, 12b-full, 12b-sliding, tiny",
+        "samples; default 7", "untimed samples before them; default 10",
+        "sparse finite values in keys and values: always so, the option is taken for clearness"),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
@@ -57,8 +44,8 @@ static bool on_run(void *user, const char *arm, int round, uint64_t ns)
 {
     (void)user;
     if (round >= 0)
-        fprintf(stderr, "%-12s %3d/%-3d %9.3f ms a dispatch\n", arm, round + 1, opt.repetitions,
-                (double)ns * 1e-6 / opt.iterations);
+        fprintf(stderr, "%-12s %3d/%-3d %9.3f ms a dispatch\n", arm, round + 1,
+                opt.attention.repetitions, (double)ns * 1e-6 / opt.iterations);
     return !cli_interrupted;
 }
 
@@ -94,7 +81,7 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
     json_t *geometry =
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "query_heads", s->n_heads, "kv_heads",
                   s->n_kv_heads, "head_dim", s->head_dim, "window", (int)s->window, "tokens",
-                  (int)opt.tokens, "kv_element_bytes", opt.kv_type ? 2 : 4);
+                  (int)opt.tokens, "kv_element_bytes", opt.attention.kv_type ? 2 : 4);
     add_cut(geometry, config);
     json_t *doc = json_pack(
         "{s:s, s:s, s:s, s:o, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:s, s:s, s:i, s:s, s:I}, s:o}",
@@ -102,9 +89,10 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
         r->selector ? json_integer(r->selector) : json_null(), "route", form ? form : ran,
         "kernel_route", bench_route_json(r, *b->arm[0].ran ? b->arm[0].ran : ran), "parameters",
         "tokens", (int)opt.tokens, "iterations", (int)opt.iterations, "repetitions",
-        (int)opt.repetitions, "warmup", (int)opt.warmup, "backend", b->op.ops->name, "isa",
-        b->op.isa, "threads", b->op.n_threads, "kv_type", opt.kv_type ? "f16" : "f32", "seed",
-        (json_int_t)opt.seed, "geometry", geometry);
+        (int)opt.attention.repetitions, "warmup", (int)opt.attention.warmup, "backend",
+        b->op.ops->name, "isa", b->op.isa, "threads", b->op.n_threads, "kv_type",
+        opt.attention.kv_type ? "f16" : "f32", "seed", (json_int_t)opt.attention.seed, "geometry",
+        geometry);
     if (!doc) return NULL;
     json_object_update_new(
         doc,
@@ -122,51 +110,17 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
 
 int main(int argc, char **argv)
 {
-    char **args, names[256] = "";
-    int n_args;
-    gem_error err;
-    bench_attention_bench b = {.progress = on_run, .phases = true};
-    int code = cli_parse(&command, argc, argv, &args, &n_args);
+    char **args;
+    int n_args, code = cli_parse(&command, argc, argv, &args, &n_args);
+    bench_attention_bench b = {.progress = on_run, .phases = true, .n_routes = 1};
     if (code >= 0) return code;
-    const bench_shape *s = bench_shape_find(opt.shape);
-    if (!s) {
-        bench_shape_names(names, sizeof(names));
-        return cli_usage(&command, "--shape: there is no '%s'; there is: %s", opt.shape, names);
-    }
-    b.route[0] = gem_op_route_find("decode-attention", opt.kernel);
-    b.n_routes = 1;
-    if (!b.route[0]) {
-        gem_op_route_names("decode-attention", names, sizeof(names));
-        return cli_usage(&command, "--kernel: there is no route '%s'; there is: %s", opt.kernel,
-                         names);
-    }
-    cli_operator_finish(&opt.op);
-    cli_catch_interrupt();
-
-    json_t *host = bench_host_json();
-    const bench_operator_options oo = {.backend = opt.op.backend,
-                                       .isa = opt.op.isa,
-                                       .n_threads = opt.op.threads,
-                                       .rows = 1,
-                                       .tmp_dir = cli_tmp_dir(),
-                                       .outputs = true};
-    const bench_attention shape = {s->n_heads, s->n_kv_heads,    s->head_dim,
-                                   s->window,  opt.kv_type == 1, opt.tokens};
+    const bench_shape *s = cli_attention_shape(&command, &opt.attention, &code);
+    if (!s) return code;
+    b.route[0] = cli_route(&command, "--kernel", "decode-attention", opt.kernel, "", &code);
+    if (!b.route[0]) return code;
     b.position = opt.tokens - 1;
     b.iterations = opt.iterations;
-    b.repetitions = opt.repetitions;
-    b.warmup = opt.warmup;
-    gem_status st = bench_operator_attention(&b.op, &oo, &shape, &err);
-    if (st == GEM_OK) st = bench_operator_seed(&b.op, opt.seed, &err);
-    if (st == GEM_OK) st = bench_attention_run(&b, &err);
-    if (st == GEM_OK) {
-        code = cli_print_json(&command, record(&b, s, host));
-        host = NULL;
-        if (code == CLI_DONE && !bench_attention_deterministic(&b)) code = CLI_FALSE;
-    } else {
-        code = cli_fail(&command, &err);
-    }
-    json_decref(host);
-    bench_attention_close(&b);
-    return code;
+    const cli_attention_job job = {
+        .rows = 1, .n_ctx = opt.tokens, .seeded = true, .record = record};
+    return cli_attention_run(&command, &opt.attention, &job, s, &b);
 }

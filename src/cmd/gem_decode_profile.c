@@ -1,49 +1,34 @@
 /* gem_decode_profile.c - `gem-decode-profile`: one decode step at a long position, by stages of the
  * model and by host phases of the ordinary path. One JSON document on stdout with every sample. */
 #include "base/base.h"
-#include "bench/attention_bench.h"
-#include "bench/prefix.h"
 #include "bench/stages.h"
-#include "cmd/cli/measure.h"
+#include "cmd/cli/operator.h"
 
 #include <stdlib.h>
 
 static struct {
-    cli_model_flags model;
+    cli_prefix_flags prefix;
     const char *path, *kernel;
-    bool seed_prefix, no_progress, sha256;
-    uint64_t seed;
-    int32_t position, rows, repetitions, warmups, progress_every;
-} opt = {.kernel = "split16",
+    int32_t position, repetitions, warmups;
+} opt = {.prefix = {.rows = 1, .progress_every = 4096},
+         .kernel = "split16",
          .position = 4096,
-         .rows = 1,
          .repetitions = 3,
-         .warmups = 1,
-         .progress_every = 4096};
+         .warmups = 1};
 
 static const cli_option options[] = {
     {"model", 'm', CLI_TEXT, "MODEL", &opt.path, 0, 0, "path or fetched name", NULL},
-    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
-     "positions of the session; default: as many as are needed", NULL},
     {"position", 'p', CLI_INT, "N", &opt.position, 0, 1 << 24,
      "of the step's first row; default 4096", NULL},
-    {"rows", 0, CLI_INT, "N", &opt.rows, 1, 64, "rows of a step, each with logits; default 1",
-     NULL},
+    {"rows", 0, CLI_INT, "N", &opt.prefix.rows, 1, 64,
+     "rows of a step, each with logits; default 1", NULL},
     {"repetitions", 'r', CLI_INT, "N", &opt.repetitions, 1, 100000, "timed steps; default 3", NULL},
     {"warmups", 'w', CLI_INT, "N", &opt.warmups, 0, 1000, "untimed steps before them; default 1",
      NULL},
     {"attention-kernel", 0, CLI_TEXT, "NAME", &opt.kernel, 0, 0,
      "route: split16 (default, production), dim32, dim64, score-tile8", NULL},
-    {"seed-prefix", 0, CLI_FLAG, NULL, &opt.seed_prefix, 0, 0,
-     "stand at the position over finite made-up keys and values instead of evaluating a prompt",
-     NULL},
-    {"seed", 0, CLI_U64, "N", &opt.seed, 0, 0, "of these values; default 0", NULL},
-    {"progress-every", 0, CLI_INT, "N", &opt.progress_every, 1, INT32_MAX,
-     "tokens of the prefix between two lines on stderr; default 4096", NULL},
-    {"no-progress", 0, CLI_FLAG, NULL, &opt.no_progress, 0, 0, "nothing on stderr", NULL},
-    {"sha256", 0, CLI_FLAG, NULL, &opt.sha256, 0, 0,
-     "record the model's digest (reads all of it); else $GEM_MODEL_SHA256", NULL},
-    CLI_MODEL_OPTIONS(&opt.model),
+    CLI_SEED_PREFIX_OPTION(&opt.prefix),
+    CLI_PREFIX_OPTIONS(&opt.prefix),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
@@ -181,18 +166,10 @@ static gem_status keep_production(void *user, int round, gem_error *err)
 static bool on_run(void *user, const char *arm, int round, uint64_t ns)
 {
     (void)user;
-    if (!opt.no_progress)
+    if (!opt.prefix.no_progress)
         fprintf(stderr, "%-10s %s%3d/%-3d %9.3f ms\n", arm, round < 0 ? "warm-up " : "", round + 1,
                 opt.repetitions, (double)ns * 1e-6);
     return !cli_interrupted;
-}
-
-static void on_prefix(void *user, int32_t done, int32_t total, uint64_t ns)
-{
-    double s = (double)ns * 1e-9;
-    (void)user;
-    fprintf(stderr, "prefix %d/%d, %.1f tokens/s, %.0f s to go\n", done, total, done / s,
-            (total - done) * s / done);
 }
 
 /* ---- the record ---- */
@@ -261,14 +238,15 @@ static json_t *production_json(const profile *p)
         "thread pool");
 }
 
-static json_t *record(const profile *p, const char *digest, const char *path, json_t *host)
+static json_t *record(void *user, const char *path, const char *digest, json_t *host)
 {
+    const profile *p = user;
     gem_model_info info;
     const gem_op_route *r = gem_op_route_find("decode-attention", opt.kernel);
     json_t *order = json_array(), *prefix = bench_prefix_json(&p->prefix, path, digest);
     const char *ran =
         bench_route_ran(json_object_get(json_object_get(prefix, "config"), "backend_config"),
-                        "decode-attention", opt.rows);
+                        "decode-attention", opt.prefix.rows);
     gem_model_get_info(p->prefix.model, &info);
     for (size_t i = 0; i < p->plan.n_order; i++)
         json_array_append_new(order, json_string(p->plan.order[i]));
@@ -278,39 +256,26 @@ static json_t *record(const profile *p, const char *digest, const char *path, js
         "schema", "gem-decode-profile/1", "selector",
         r->selector ? json_integer(r->selector) : json_null(), "attention_kernel", r->name,
         "attention_route", bench_route_json(r, *p->ran ? p->ran : ran), "parameters", "context",
-        (int)info.n_ctx, "position", (int)opt.position, "rows", (int)opt.rows, "repetitions",
-        (int)opt.repetitions, "warmups", (int)opt.warmups, "seed_prefix", opt.seed_prefix,
+        (int)info.n_ctx, "position", (int)opt.position, "rows", (int)opt.prefix.rows, "repetitions",
+        (int)opt.repetitions, "warmups", (int)opt.warmups, "seed_prefix", opt.prefix.seed_prefix,
         "attention_kernel", r->name, "backend", info.backend, "isa", info.isa, "threads",
-        info.n_threads, "kv_type", cli_kv_type_names[opt.model.kv_type], "step",
+        info.n_threads, "kv_type", cli_kv_type_names[opt.prefix.model.kv_type], "step",
         series(p->profiled, p->n_profiled, offsetof(step, wall_ns)), "stages", stages_json(p),
         "order", order, "deterministic", p->same, "logits_sha256", p->digest, "host", host,
         "promotion", "eligible", 0, "reason",
-        opt.seed_prefix ? "made-up keys and values: attribution and screening only"
-                        : "a profile attributes time, it promotes nothing");
-    if (doc && opt.rows == 1) json_object_set_new(doc, "production_execution", production_json(p));
+        opt.prefix.seed_prefix ? "made-up keys and values: attribution and screening only"
+                               : "a profile attributes time, it promotes nothing");
+    if (doc && opt.prefix.rows == 1)
+        json_object_set_new(doc, "production_execution", production_json(p));
     json_object_update_new(doc, prefix);
     return doc;
 }
 
-static gem_status measure(profile *p, const char *path, gem_error *err)
+static gem_status measure(void *user, const char *path, gem_error *err)
 {
-    gem_model_options mo;
-    size_t n = (size_t)opt.repetitions;
-    cli_model_options(&mo, &opt.model);
-    const bench_prefix_options po = {
-        .path = path,
-        .model = &mo,
-        .position = opt.position,
-        .rows = opt.rows,
-        .seeded = opt.seed_prefix,
-        .traced = true,
-        .seed = opt.seed,
-        .progress_every = opt.no_progress ? 0 : opt.progress_every,
-        .progress = on_prefix,
-        .stop = &cli_interrupted,
-    };
-    gem_status st = bench_prefix_open(&p->prefix, &po, err);
-    cli_end_progress();
+    profile *p = user;
+    const size_t n = (size_t)opt.repetitions;
+    gem_status st = cli_prefix_open(&p->prefix, &opt.prefix, path, opt.position, true, err);
     if (st != GEM_OK) return st;
     p->stage = calloc(p->prefix.model->plan.n_ops, sizeof(*p->stage));
     p->profiled = calloc(n, sizeof(*p->profiled));
@@ -327,49 +292,38 @@ static gem_status measure(profile *p, const char *path, gem_error *err)
                             .run = run_profiled,
                             .finish = keep_profiled,
                             .user = p,
-                            .work = opt.rows};
+                            .work = opt.prefix.rows};
     p->arm[1] = (bench_arm){.name = "production",
                             .prepare = rewind_prefix,
                             .run = run_production,
                             .finish = keep_production,
                             .user = p,
-                            .work = opt.rows};
+                            .work = opt.prefix.rows};
     p->plan = (bench_plan){.arm = p->arm,
-                           .n_arms = opt.rows == 1 ? 2 : 1,
+                           .n_arms = opt.prefix.rows == 1 ? 2 : 1,
                            .repetitions = opt.repetitions,
                            .warmups = opt.warmups,
                            .progress = on_run};
     return bench_run(&p->plan, err);
 }
 
+static bool holds(const void *user)
+{
+    const profile *p = user;
+    return p->same && production_adds_up(p);
+}
+
 int main(int argc, char **argv)
 {
-    char **args, path[4096], digest[65], names[256] = "";
-    int n_args;
-    gem_error err;
+    char **args;
+    int n_args, code = cli_parse(&command, argc, argv, &args, &n_args);
     profile p = {.same = true};
-    int code = cli_parse(&command, argc, argv, &args, &n_args);
+    const cli_prefix_job job = {.measure = measure, .record = record, .holds = holds, .user = &p};
     if (code >= 0) return code;
     if (!opt.path) return cli_usage(&command, "--model is needed");
-    if (!gem_op_route_find("decode-attention", opt.kernel)) {
-        gem_op_route_names("decode-attention", names, sizeof(names));
-        return cli_usage(&command, "--attention-kernel: there is no route '%s'; there is: %s",
-                         opt.kernel, names);
-    }
-    cli_catch_interrupt();
-    json_t *host = bench_host_json();
-    gem_status st = cli_kv_type_from_env(&opt.model, &err);
-    if (st == GEM_OK) st = cli_model_path(opt.path, path, sizeof(path), &err);
-    if (st == GEM_OK) st = cli_model_digest(path, opt.sha256, digest, &err);
-    if (st == GEM_OK) st = measure(&p, path, &err);
-    if (st == GEM_OK) {
-        code = cli_print_json(&command, record(&p, digest, path, host));
-        host = NULL;
-        if (code == CLI_DONE && (!p.same || !production_adds_up(&p))) code = CLI_FALSE;
-    } else {
-        code = cli_fail(&command, &err);
-    }
-    json_decref(host);
+    if (!cli_route(&command, "--attention-kernel", "decode-attention", opt.kernel, "", &code))
+        return code;
+    code = cli_prefix_run(&command, &opt.prefix, opt.path, &job);
     bench_plan_deinit(&p.plan);
     free(p.stage);
     free(p.profiled);

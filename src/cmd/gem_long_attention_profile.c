@@ -2,28 +2,20 @@
  * long position, alone, by one route or by two in turn. One JSON document on stdout with the time
  * stamps of every run; an operator screen, which promotes nothing. */
 #include "base/base.h"
-#include "bench/attention_bench.h"
-#include "cmd/cli/measure.h"
+#include "cmd/cli/operator.h"
 
 #include <stdlib.h>
 
 static struct {
-    cli_operator_flags op;
-    const char *shape, *variant;
-    int32_t position, rows, repetitions, warmup;
-    int kv_type;
-    bool seed_prefix;
-    uint64_t seed;
-} opt = {.shape = "31b",
+    cli_attention_flags attention;
+    const char *variant;
+    int32_t position, rows;
+} opt = {.attention = {.shape = "31b", .repetitions = 3, .warmup = 1},
          .variant = "bq8-bk64",
          .position = 4096,
-         .rows = 32,
-         .repetitions = 3,
-         .warmup = 1};
+         .rows = 32};
 
 static const cli_option options[] = {
-    {"shape", 's', CLI_TEXT, "NAME", &opt.shape, 0, 0,
-     "31b (default: its full-attention layer), 31b-sliding, 12b-full, 12b-sliding, tiny", NULL},
     {"position", 'p', CLI_INT, "N", &opt.position, 0, 1 << 24,
      "of the tile's first row; default 4096", NULL},
     {"rows", 'n', CLI_INT, "N", &opt.rows, 1, 512, "of the tile; default 32", NULL},
@@ -31,17 +23,12 @@ static const cli_option options[] = {
      "a route, or compare-bq8 (online-row2 and bq8-bk64) or compare-bq8-bk128 (bq8-bk64 and "
      "bq8-bk128), in turn; default bq8-bk64",
      NULL},
-    {"repetitions", 'r', CLI_INT, "N", &opt.repetitions, 1, 100000,
-     "timed runs of each route; an even number gives each the first place as often; default 3",
-     NULL},
-    {"warmup", 'w', CLI_INT, "N", &opt.warmup, 0, 100000,
-     "untimed runs of each before them; default 1", NULL},
-    {"seed-prefix", 0, CLI_FLAG, NULL, &opt.seed_prefix, 0, 0,
-     "sparse finite values in keys and values; else they are zeros", NULL},
-    {"seed", 0, CLI_U64, "N", &opt.seed, 0, 0, "of these values; default 0", NULL},
-    {"kv-type", 0, CLI_CHOICE, "f32|f16", &opt.kv_type, 0, 0,
-     "type of stored keys and values; default f32", NULL},
-    CLI_OPERATOR_OPTIONS(&opt.op),
+    CLI_ATTENTION_OPTIONS(
+        &opt.attention,
+        "31b (default: its full-attention layer), 31b-sliding, 12b-full, 12b-sliding, tiny",
+        "timed runs of each route; an even number gives each the first place as often; default 3",
+        "untimed runs of each before them; default 1",
+        "sparse finite values in keys and values; else they are zeros"),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
@@ -74,13 +61,13 @@ static bool on_run(void *user, const char *arm, int round, uint64_t ns)
     if (round < 0)
         fprintf(stderr, "%-12s warm-up %9.2f ms\n", arm, (double)ns * 1e-6);
     else
-        fprintf(stderr, "%-12s %3d/%-3d %9.2f ms\n", arm, round + 1, opt.repetitions,
+        fprintf(stderr, "%-12s %3d/%-3d %9.2f ms\n", arm, round + 1, opt.attention.repetitions,
                 (double)ns * 1e-6);
     return !cli_interrupted;
 }
 
-/* False: there is no such variant. */
-static bool choose_routes(bench_attention_bench *b)
+/* False after a usage error. */
+static bool choose_routes(bench_attention_bench *b, int *code)
 {
     const char *op = "prefill-attention";
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++)
@@ -88,9 +75,10 @@ static bool choose_routes(bench_attention_bench *b)
             b->route[0] = gem_op_route_find(op, pairs[i].first);
             b->route[1] = gem_op_route_find(op, pairs[i].second);
             b->n_routes = 2;
+            return true;
         }
-    if (b->n_routes) return true;
-    b->route[0] = gem_op_route_find(op, opt.variant);
+    b->route[0] =
+        cli_route(&command, "--variant", op, opt.variant, "compare-bq8, compare-bq8-bk128", code);
     b->n_routes = b->route[0] != NULL;
     return b->n_routes == 1;
 }
@@ -123,11 +111,12 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
         "schema", "gem-long-attention-profile/1", "shape", s->name, "variant", opt.variant,
         "geometry", "query_heads", s->n_heads, "kv_heads", s->n_kv_heads, "head_dim", s->head_dim,
         "window", (int)s->window, "rows", (int)opt.rows, "parameters", "position",
-        (int)opt.position, "rows", (int)opt.rows, "repetitions", (int)opt.repetitions, "warmup",
-        (int)opt.warmup, "variant", opt.variant, "seed_prefix", opt.seed_prefix, "seed",
-        (json_int_t)opt.seed, "kv_type", opt.kv_type ? "f16" : "f32", "backend", b->op.ops->name,
-        "isa", b->op.isa, "threads", b->op.n_threads, "seed_prefix", opt.seed_prefix, "prefix_mode",
-        opt.seed_prefix ? "seeded-kv" : "zero-filled", "prefix_builds", 0);
+        (int)opt.position, "rows", (int)opt.rows, "repetitions", (int)opt.attention.repetitions,
+        "warmup", (int)opt.attention.warmup, "variant", opt.variant, "seed_prefix",
+        opt.attention.seed_prefix, "seed", (json_int_t)opt.attention.seed, "kv_type",
+        opt.attention.kv_type ? "f16" : "f32", "backend", b->op.ops->name, "isa", b->op.isa,
+        "threads", b->op.n_threads, "seed_prefix", opt.attention.seed_prefix, "prefix_mode",
+        opt.attention.seed_prefix ? "seeded-kv" : "zero-filled", "prefix_builds", 0);
     if (!doc) return NULL;
     json_object_update_new(
         doc,
@@ -146,53 +135,19 @@ static json_t *record(const bench_attention_bench *b, const bench_shape *s, json
 
 int main(int argc, char **argv)
 {
-    char **args, names[256] = "";
-    int n_args;
-    gem_error err;
+    char **args;
+    int n_args, code = cli_parse(&command, argc, argv, &args, &n_args);
     bench_attention_bench b = {.progress = on_run, .iterations = 1};
-    int code = cli_parse(&command, argc, argv, &args, &n_args);
     if (code >= 0) return code;
-    const bench_shape *s = bench_shape_find(opt.shape);
-    if (!s) {
-        bench_shape_names(names, sizeof(names));
-        return cli_usage(&command, "--shape: there is no '%s'; there is: %s", opt.shape, names);
-    }
-    if (!choose_routes(&b)) {
-        gem_op_route_names("prefill-attention", names, sizeof(names));
-        return cli_usage(&command,
-                         "--variant: there is no '%s'; there is: %s, compare-bq8, "
-                         "compare-bq8-bk128",
-                         opt.variant, names);
-    }
-    cli_operator_finish(&opt.op);
-    cli_catch_interrupt();
+    const bench_shape *s = cli_attention_shape(&command, &opt.attention, &code);
+    if (!s || !choose_routes(&b, &code)) return code;
     if (getenv("GEM_METAL_CAPTURE_PATH"))
         fprintf(stderr, "gem-long-attention-profile: GEM_METAL_CAPTURE_PATH: there is no Metal "
                         "here, nothing is captured\n");
-
-    json_t *host = bench_host_json();
-    const bench_operator_options oo = {.backend = opt.op.backend,
-                                       .isa = opt.op.isa,
-                                       .n_threads = opt.op.threads,
-                                       .rows = opt.rows,
-                                       .tmp_dir = cli_tmp_dir(),
-                                       .outputs = true};
-    const bench_attention shape = {s->n_heads, s->n_kv_heads,    s->head_dim,
-                                   s->window,  opt.kv_type == 1, opt.position + opt.rows};
     b.position = opt.position;
-    b.repetitions = opt.repetitions;
-    b.warmup = opt.warmup;
-    gem_status st = bench_operator_attention(&b.op, &oo, &shape, &err);
-    if (st == GEM_OK && opt.seed_prefix) st = bench_operator_seed(&b.op, opt.seed, &err);
-    if (st == GEM_OK) st = bench_attention_run(&b, &err);
-    if (st == GEM_OK) {
-        code = cli_print_json(&command, record(&b, s, host));
-        host = NULL;
-        if (code == CLI_DONE && !bench_attention_deterministic(&b)) code = CLI_FALSE;
-    } else {
-        code = cli_fail(&command, &err);
-    }
-    json_decref(host);
-    bench_attention_close(&b);
-    return code;
+    const cli_attention_job job = {.rows = opt.rows,
+                                   .n_ctx = opt.position + opt.rows,
+                                   .seeded = opt.attention.seed_prefix,
+                                   .record = record};
+    return cli_attention_run(&command, &opt.attention, &job, s, &b);
 }

@@ -2,33 +2,17 @@
  * prompt at a long position, the nine stages of every layer told apart. One JSON document on
  * stdout; it attributes time, and is no measure of throughput. */
 #include "base/base.h"
-#include "bench/prefix.h"
 #include "bench/stages.h"
-#include "cmd/cli/measure.h"
+#include "cmd/cli/operator.h"
 
 #include <stdlib.h>
 
-static struct {
-    cli_model_flags model;
-    bool seed_prefix, no_progress, sha256;
-    uint64_t seed;
-    int32_t rows, progress_every;
-} opt = {.rows = 32, .progress_every = 4096};
+static cli_prefix_flags opt = {.rows = 32, .progress_every = 4096};
 
 static const cli_option options[] = {
-    {"seed-prefix", 0, CLI_FLAG, NULL, &opt.seed_prefix, 0, 0,
-     "stand at the position over finite made-up keys and values instead of evaluating a prompt",
-     NULL},
-    {"seed", 0, CLI_U64, "N", &opt.seed, 0, 0, "of these values; default 0", NULL},
     {"rows", 0, CLI_INT, "N", &opt.rows, 1, 512, "of the tile; default 32", NULL},
-    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
-     "positions of the session; default: as many as are needed", NULL},
-    {"progress-every", 0, CLI_INT, "N", &opt.progress_every, 1, INT32_MAX,
-     "tokens of the prefix between two lines on stderr; default 4096", NULL},
-    {"no-progress", 0, CLI_FLAG, NULL, &opt.no_progress, 0, 0, "nothing on stderr", NULL},
-    {"sha256", 0, CLI_FLAG, NULL, &opt.sha256, 0, 0,
-     "record the model's digest (reads all of it); else $GEM_MODEL_SHA256", NULL},
-    CLI_MODEL_OPTIONS(&opt.model),
+    CLI_SEED_PREFIX_OPTION(&opt),
+    CLI_PREFIX_OPTIONS(&opt),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
@@ -46,15 +30,8 @@ static const cli_command command = {
     .option = options,
 };
 
-static void on_prefix(void *user, int32_t done, int32_t total, uint64_t ns)
-{
-    double s = (double)ns * 1e-9;
-    (void)user;
-    fprintf(stderr, "prefix %d/%d, %.1f tokens/s, %.0f s to go\n", done, total, done / s,
-            (total - done) * s / done);
-}
-
 typedef struct profile {
+    int32_t position, repetitions;
     bench_prefix prefix;
     bench_stage *stage;
     json_t *samples, *tile_ns, *device_ns, *embed_ns, *head_ns, *warmup_ns;
@@ -103,7 +80,7 @@ static json_t *means_json(const profile *p, int repetitions)
     return o;
 }
 
-static gem_status one_tile(profile *p, int round, int repetitions, gem_error *err)
+static gem_status one_tile(profile *p, int round, gem_error *err)
 {
     bench_stage_times t = {0};
     gem_trace trace;
@@ -119,7 +96,7 @@ static gem_status one_tile(profile *p, int round, int repetitions, gem_error *er
     p->same = p->same && strcmp(hex, p->digest) == 0;
     if (!opt.no_progress)
         fprintf(stderr, "tile %s %d/%d %9.2f ms\n", round < 0 ? "warm-up" : "", round + 1,
-                repetitions, (double)wall * 1e-6);
+                p->repetitions, (double)wall * 1e-6);
     if (round < 0) {
         json_array_append_new(p->warmup_ns, json_integer((json_int_t)wall));
     } else {
@@ -135,59 +112,49 @@ static gem_status one_tile(profile *p, int round, int repetitions, gem_error *er
 }
 
 /* Takes the lists. */
-static json_t *record(profile *p, const char *path, const char *digest, int repetitions,
-                      json_t *host)
+static json_t *record(void *user, const char *path, const char *digest, json_t *host)
 {
+    profile *p = user;
     gem_model_info info;
     gem_model_get_info(p->prefix.model, &info);
     json_t *doc = json_pack(
         "{s:s, s:i, s:i, s:i, s:{s:i, s:i, s:i, s:s, s:s, s:i, s:s, s:b}, s:o, s:O, s:O, s:O, s:O, "
         "s:O, s:O, s:b, s:s, s:o, s:s, s:{s:b, s:s}}",
         "schema", "gem-long-prefill-stage-profile/1", "position", (int)p->prefix.position, "rows",
-        (int)p->prefix.rows, "repetitions", repetitions, "parameters", "context", (int)info.n_ctx,
-        "position", (int)p->prefix.position, "rows", (int)p->prefix.rows, "backend", info.backend,
-        "isa", info.isa, "threads", info.n_threads, "kv_type", cli_kv_type_names[opt.model.kv_type],
-        "seed_prefix", p->prefix.seeded, "stages", bench_stages_json(), "samples", p->samples,
-        "tile_ns", p->tile_ns, "device_ns", p->device_ns, "embed_ns", p->embed_ns, "head_ns",
-        p->head_ns, "warmup_ns", p->warmup_ns, "deterministic", p->same, "logits_sha256", p->digest,
-        "host", host, "stages_note",
+        (int)p->prefix.rows, "repetitions", (int)p->repetitions, "parameters", "context",
+        (int)info.n_ctx, "position", (int)p->prefix.position, "rows", (int)p->prefix.rows,
+        "backend", info.backend, "isa", info.isa, "threads", info.n_threads, "kv_type",
+        cli_kv_type_names[opt.model.kv_type], "seed_prefix", p->prefix.seeded, "stages",
+        bench_stages_json(), "samples", p->samples, "tile_ns", p->tile_ns, "device_ns",
+        p->device_ns, "embed_ns", p->embed_ns, "head_ns", p->head_ns, "warmup_ns", p->warmup_ns,
+        "deterministic", p->same, "logits_sha256", p->digest, "host", host, "stages_note",
         "input_norm of every layer but the first is part of ffn_residual of the layer before it",
         "promotion", "eligible", 0, "reason",
         "stage profiling attributes time; it measures no throughput");
     json_object_update_new(doc, bench_prefix_json(&p->prefix, path, digest));
     json_object_set(doc, "timestamp_coverage", p->coverage);
-    json_object_set_new(doc, "stage_mean_ns", means_json(p, repetitions));
+    json_object_set_new(doc, "stage_mean_ns", means_json(p, p->repetitions));
     return doc;
 }
 
-static gem_status measure(profile *p, const char *path, int32_t position, int repetitions,
-                          gem_error *err)
+static gem_status measure(void *user, const char *path, gem_error *err)
 {
-    gem_model_options mo;
-    cli_model_options(&mo, &opt.model);
-    const bench_prefix_options po = {
-        .path = path,
-        .model = &mo,
-        .position = position,
-        .rows = opt.rows,
-        .seeded = opt.seed_prefix,
-        .traced = true,
-        .seed = opt.seed,
-        .progress_every = opt.no_progress ? 0 : opt.progress_every,
-        .progress = on_prefix,
-        .stop = &cli_interrupted,
-    };
-    gem_status st = bench_prefix_open(&p->prefix, &po, err);
-    cli_end_progress();
+    profile *p = user;
+    gem_status st = cli_prefix_open(&p->prefix, &opt, path, p->position, true, err);
     if (st != GEM_OK) return st;
     p->stage = calloc(p->prefix.model->plan.n_ops, sizeof(*p->stage));
     if (!p->stage) return gem_fail(err, GEM_E_NOMEM, "no memory for the stages");
     if (!bench_stages_of(&p->prefix.model->plan, p->stage))
         return gem_fail(err, GEM_E_UNSUPPORTED,
                         "the layers of this family are not made of the nine stages");
-    for (int r = -1; st == GEM_OK && r < repetitions; r++)
-        st = one_tile(p, r, repetitions, err);
+    for (int r = -1; st == GEM_OK && r < p->repetitions; r++)
+        st = one_tile(p, r, err);
     return st;
+}
+
+static bool same_bits(const void *user)
+{
+    return ((const profile *)user)->same;
 }
 
 static void close_profile(profile *p)
@@ -205,18 +172,13 @@ static void close_profile(profile *p)
 
 int main(int argc, char **argv)
 {
-    char **args, path[4096], digest[65];
-    int n_args;
-    int32_t position, repetitions = 3;
-    gem_error err;
-    profile p = {.same = true};
-    int code = cli_parse(&command, argc, argv, &args, &n_args);
+    char **args;
+    int n_args, code = cli_parse(&command, argc, argv, &args, &n_args);
+    profile p = {.repetitions = 3, .same = true};
+    const cli_prefix_job job = {
+        .measure = measure, .record = record, .holds = same_bits, .user = &p};
+    if (code < 0) code = cli_prefix_arguments(&command, args, n_args, &p.position, &p.repetitions);
     if (code >= 0) return code;
-    if (!cli_count(args[1], 0, 1 << 24, &position))
-        return cli_usage(&command, "POSITION is '%s', expected 0 to %d", args[1], 1 << 24);
-    if (n_args > 2 && !cli_count(args[2], 1, 100000, &repetitions))
-        return cli_usage(&command, "REPETITIONS is '%s', expected 1 to 100000", args[2]);
-    cli_catch_interrupt();
     p.samples = json_array();
     p.tile_ns = json_array();
     p.device_ns = json_array();
@@ -224,19 +186,7 @@ int main(int argc, char **argv)
     p.head_ns = json_array();
     p.coverage = json_array();
     p.warmup_ns = json_array();
-    json_t *host = bench_host_json();
-    gem_status st = cli_kv_type_from_env(&opt.model, &err);
-    if (st == GEM_OK) st = cli_model_path(args[0], path, sizeof(path), &err);
-    if (st == GEM_OK) st = cli_model_digest(path, opt.sha256, digest, &err);
-    if (st == GEM_OK) st = measure(&p, path, position, repetitions, &err);
-    if (st == GEM_OK) {
-        code = cli_print_json(&command, record(&p, path, digest, repetitions, host));
-        host = NULL;
-        if (code == CLI_DONE && !p.same) code = CLI_FALSE;
-    } else {
-        code = cli_fail(&command, &err);
-    }
-    json_decref(host);
+    code = cli_prefix_run(&command, &opt, args[0], &job);
     close_profile(&p);
     return code;
 }

@@ -3,32 +3,17 @@
  * stdout: three samples or more of each route, whether repeats are the same bits, and how far the
  * routes' logits are apart. */
 #include "base/base.h"
-#include "bench/operator.h"
-#include "bench/prefix.h"
-#include "cmd/cli/measure.h"
+#include "cmd/cli/operator.h"
 #include "evidence/logit_compare.h"
 #include "evidence/statistics.h"
 
 #include <stdlib.h>
 
-static struct {
-    cli_model_flags model;
-    bool no_progress, sha256;
-    uint64_t seed;
-    int32_t rows, progress_every;
-} opt = {.rows = 32, .progress_every = 4096};
+static cli_prefix_flags opt = {.rows = 32, .progress_every = 4096};
 
 static const cli_option options[] = {
     {"rows", 0, CLI_INT, "N", &opt.rows, 1, 512, "of the tile; default 32", NULL},
-    {"seed", 0, CLI_U64, "N", &opt.seed, 0, 0, "of made-up keys and values; default 0", NULL},
-    {"context", 'c', CLI_INT, "N", &opt.model.ctx, 1, INT32_MAX,
-     "positions of the session; default: as many as are needed", NULL},
-    {"progress-every", 0, CLI_INT, "N", &opt.progress_every, 1, INT32_MAX,
-     "tokens of the prefix between two lines on stderr; default 4096", NULL},
-    {"no-progress", 0, CLI_FLAG, NULL, &opt.no_progress, 0, 0, "nothing on stderr", NULL},
-    {"sha256", 0, CLI_FLAG, NULL, &opt.sha256, 0, 0,
-     "record the model's digest (reads all of it); else $GEM_MODEL_SHA256", NULL},
-    CLI_MODEL_OPTIONS(&opt.model),
+    CLI_PREFIX_OPTIONS(&opt),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
 
@@ -62,6 +47,7 @@ typedef struct arm {
 } arm;
 
 typedef struct trial {
+    int32_t position, repetitions;
     bench_prefix prefix;
     arm arm[2];
     bench_arm timed[2];
@@ -72,14 +58,6 @@ static const struct {
     const char *name;
     int baseline, candidate;
 } candidates[] = {{"bq8", 22, 19}, {"bk128", 19, 23}};
-
-static void on_prefix(void *user, int32_t done, int32_t total, uint64_t ns)
-{
-    double s = (double)ns * 1e-9;
-    (void)user;
-    fprintf(stderr, "prefix %d/%d, %.1f tokens/s, %.0f s to go\n", done, total, done / s,
-            (total - done) * s / done);
-}
 
 static bool on_run(void *user, const char *name, int round, uint64_t ns)
 {
@@ -204,8 +182,9 @@ static json_t *order_json(const trial *t)
     return order;
 }
 
-static json_t *record(const trial *t, const char *path, const char *digest, json_t *host)
+static json_t *record(void *user, const char *path, const char *digest, json_t *host)
 {
+    const trial *t = user;
     gem_model_info info;
     ev_logit_difference d;
     const arm *a = t->arm;
@@ -272,25 +251,10 @@ static bool choose_arms(trial *t)
     return false;
 }
 
-static gem_status measure(trial *t, const char *path, int32_t position, int32_t repetitions,
-                          gem_error *err)
+static gem_status measure(void *user, const char *path, gem_error *err)
 {
-    gem_model_options mo;
-    const char *seed = getenv("GEM_LONG_PREFIX_SEED");
-    cli_model_options(&mo, &opt.model);
-    const bench_prefix_options po = {
-        .path = path,
-        .model = &mo,
-        .position = position,
-        .rows = opt.rows,
-        .seeded = seed && *seed && strcmp(seed, "0") != 0,
-        .seed = opt.seed,
-        .progress_every = opt.no_progress ? 0 : opt.progress_every,
-        .progress = on_prefix,
-        .stop = &cli_interrupted,
-    };
-    gem_status st = bench_prefix_open(&t->prefix, &po, err);
-    cli_end_progress();
+    trial *t = user;
+    gem_status st = cli_prefix_open(&t->prefix, &opt, path, t->position, false, err);
     if (st != GEM_OK) return st;
     for (int i = 0; i < 2; i++) {
         t->arm[i].digests = json_array();
@@ -301,42 +265,36 @@ static gem_status measure(trial *t, const char *path, int32_t position, int32_t 
                                   .user = &t->arm[i],
                                   .work = opt.rows};
     }
-    t->plan = (bench_plan){
-        .arm = t->timed, .n_arms = 2, .repetitions = repetitions, .warmups = 1, .progress = on_run};
+    t->plan = (bench_plan){.arm = t->timed,
+                           .n_arms = 2,
+                           .repetitions = t->repetitions,
+                           .warmups = 1,
+                           .progress = on_run};
     return bench_run(&t->plan, err);
+}
+
+static bool same_bits(const void *user)
+{
+    const trial *t = user;
+    return t->arm[0].same && t->arm[1].same;
 }
 
 int main(int argc, char **argv)
 {
-    char **args, path[4096], digest[65];
-    int n_args;
-    int32_t position, repetitions = 3;
-    gem_error err;
-    trial t = {0};
-    int code = cli_parse(&command, argc, argv, &args, &n_args);
+    char **args;
+    const char *seed = getenv("GEM_LONG_PREFIX_SEED");
+    int n_args, code = cli_parse(&command, argc, argv, &args, &n_args);
+    trial t = {.repetitions = 3};
+    const cli_prefix_job job = {
+        .measure = measure, .record = record, .holds = same_bits, .user = &t};
+    if (code < 0) code = cli_prefix_arguments(&command, args, n_args, &t.position, &t.repetitions);
     if (code >= 0) return code;
-    if (!cli_count(args[1], 0, 1 << 24, &position))
-        return cli_usage(&command, "POSITION is '%s', expected 0 to %d", args[1], 1 << 24);
-    if (n_args > 2 && !cli_count(args[2], 1, 100000, &repetitions))
-        return cli_usage(&command, "REPETITIONS is '%s', expected 1 to 100000", args[2]);
     if (!choose_arms(&t))
         return cli_usage(&command,
                          "GEM_LONG_PREFIX_CANDIDATE is '%s'; there is: bq8, bk128, batched-swa",
                          getenv("GEM_LONG_PREFIX_CANDIDATE"));
-    cli_catch_interrupt();
-    json_t *host = bench_host_json();
-    gem_status st = cli_kv_type_from_env(&opt.model, &err);
-    if (st == GEM_OK) st = cli_model_path(args[0], path, sizeof(path), &err);
-    if (st == GEM_OK) st = cli_model_digest(path, opt.sha256, digest, &err);
-    if (st == GEM_OK) st = measure(&t, path, position, repetitions, &err);
-    if (st == GEM_OK) {
-        code = cli_print_json(&command, record(&t, path, digest, host));
-        host = NULL;
-        if (code == CLI_DONE && !(t.arm[0].same && t.arm[1].same)) code = CLI_FALSE;
-    } else {
-        code = cli_fail(&command, &err);
-    }
-    json_decref(host);
+    opt.seed_prefix = seed && *seed && strcmp(seed, "0") != 0;
+    code = cli_prefix_run(&command, &opt, args[0], &job);
     bench_plan_deinit(&t.plan);
     for (int i = 0; i < 2; i++) {
         free(t.arm[i].logits);
