@@ -89,7 +89,7 @@ static bool restore(gem_session *s, const entry *e, size_t n)
 size_t gem_prefix_cache_find(gem_prefix_cache *c, gem_session *s, const int32_t *tokens, size_t n)
 {
     size_t bound = n - 1; /* at least one token is left to run */
-    uint64_t failed = 0; /* entries tried in vain, as bits; there are at most 64 */
+    uint64_t failed = 0;  /* entries tried in vain, as bits; there are at most 64 */
     for (;;) {
         size_t best = 0, at = c->n;
         for (size_t i = 0; i < c->n; i++) {
@@ -107,7 +107,8 @@ size_t gem_prefix_cache_find(gem_prefix_cache *c, gem_session *s, const int32_t 
         }
         failed |= (uint64_t)1 << at;
     }
-    /* a failed attempt may have left the session at an entry's point; at 0 nothing can be missing */
+    /* a failed attempt may have left the session at an entry's point; at 0 nothing can be missing
+     */
     gem_error err;
     if (gem_session_position(s) != 0 && gem_session_trim(s, 0, &err) != GEM_OK) return 0;
     return 0;
