@@ -349,6 +349,13 @@ int gem_cuda_max_splits(int n_kv_heads, int group, bool mma)
     return n < 2 ? 2 : n > GEM_CUDA_MAX_SPLITS - 1 ? GEM_CUDA_MAX_SPLITS - 1 : n;
 }
 
+int32_t gem_cuda_part_keys(const gem_cuda_stream *s, int n_heads, const gem_kv_pool *p, int32_t pos)
+{
+    const bool mma = gem_cuda_mma_head(s, p->head_dim, p->f16);
+    const int32_t splits = gem_cuda_max_splits(p->n_kv_heads, n_heads / p->n_kv_heads, mma);
+    return pages_per_split(pos / GEM_PAGE + 1, splits) * GEM_PAGE;
+}
+
 size_t gem_cuda_partial_floats(int n_heads, int n_kv_heads, int head_dim)
 {
     int splits = gem_cuda_max_splits(n_kv_heads, n_heads / n_kv_heads, false) + 1;

@@ -457,13 +457,32 @@ static void stats_cuda(const gem_backend *be, gem_backend_stats *out)
     out->n_threads = 1;
 }
 
+/* Positions of a part of decode attention at the end of the context, of the first layer that sees
+ * all; of the first one when all have windows. */
+static int32_t key_chunk(const gem_backend *be)
+{
+    const gem_plan *p = be->plan;
+    const gem_op *found = NULL;
+    for (size_t i = 0; i < p->n_ops; i++) {
+        if (p->op[i].kind != GEM_OP_ATTEND) continue;
+        if (!found) found = &p->op[i];
+        if (p->layer[p->op[i].layer].window) continue;
+        found = &p->op[i];
+        break;
+    }
+    if (!found) return 0;
+    return gem_cuda_part_keys(&be->s, found->attend.n_heads,
+                              &be->opt.pool[be->opt.layer_pool[found->layer]], be->opt.n_ctx - 1);
+}
+
 static json_t *config_cuda(const gem_backend *be)
 {
     static const char *const launch[] = {"graph with programmatic dependent launch", "graph",
                                          "stream"};
     bool exact = be->opt.exact;
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:I, s:I, s:I, "
+        "{s:s, s:s, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:s}, s:i, s:i, s:I, "
+        "s:I, s:I, "
         "s:I, "
         "s:s}",
         "name", "cuda", "device", be->device, "isa", be->isa, "multiprocessors", be->s.n_sms,
@@ -475,7 +494,8 @@ static json_t *config_cuda(const gem_backend *be)
         exact      ? "f32"
         : be->blas ? "f16+cublaslt"
                    : "f16-tile",
-        "attention_few", be->attend_ref ? "rows" : "split", "attention_many",
+        "attention_few", be->attend_ref ? "rows" : "split", "attention_form",
+        be->attend_ref ? "rows" : "flash-chunks", "key_chunk", (int)key_chunk(be), "attention_many",
         gem_cuda_attention_many(be), "delta_many",
         be->chunks && !exact && !be->delta_rows ? "chunk64" : "rows", "launch", launch[be->launch],
         "few_rows", GEM_CUDA_FEW, "prefill_tile_rows", (int)be->opt.n_batch, "weights_bytes",

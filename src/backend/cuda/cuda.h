@@ -221,6 +221,9 @@ typedef struct gem_cuda_queries {
 
 /* Parts a sequence is cut into at most; their borders depend on the position alone. */
 int gem_cuda_max_splits(int n_kv_heads, int group, bool mma);
+/* Positions of a part, for the row at `pos` of a layer without a window. */
+int32_t gem_cuda_part_keys(const gem_cuda_stream *s, int n_heads, const gem_kv_pool *p,
+                           int32_t pos);
 /* raw: for one row with f16 pages of a gem_cuda_mma_head, split: its q, k and v as projected; they
  * are normed, rotated and appended here, q's data is not read. NULL: that has been done.
  * split: parts of a sequence side by side, then a merge in ascending order (`partial`: see
