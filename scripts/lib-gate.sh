@@ -314,7 +314,7 @@ now_utc() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 
 # ---- profiles ----
 # profile_arguments ENDING ARGUMENT...: both forms of a profile-*.sh. Sets output, model and subject (the command to trace;
-# for a server everything but its port).
+# for a server everything but its port). profile_backend: further arguments of the server, set before.
 profile_arguments() {
     local ending=$1
     shift
@@ -326,7 +326,8 @@ profile_arguments() {
     elif [ $# -eq 3 ]; then
         output=$3 model=$2 profile_port=${GEM_PROFILE_PORT:-18080}
         need_count GEM_PROFILE_PORT "$profile_port"
-        subject=("$1" serve "$2" --host 127.0.0.1 --port "$profile_port" --context 16384)
+        subject=("$1" serve "$2" --host 127.0.0.1 --port "$profile_port" --context 16384
+            ${profile_backend[@]+"${profile_backend[@]}"})
     else
         die 2 "BINARY MODEL OUTPUT.$ending, or OUTPUT.$ending -- COMMAND..., is needed; see --help"
     fi

@@ -72,8 +72,9 @@ rm -r "$tmp/Applications"
 expect 3 "no Xcode" "$s/profile-metal.sh" "$tmp/a/none.trace" -- true
 
 GEM_NCU_LAUNCH_COUNT=3 expect 0 "a command on a GPU" "$s/profile-cuda.sh" "$tmp/b/candidate.ncu-rep" -- sh -c 'echo hello'
-same "what it is of" "$(jq -c '[.tool, .set, .launch_skip, .launch_count, .device]' "$tmp/b/candidate.ncu-rep.json")" '["ncu","full",200,3,"NVIDIA Stand-in, 1.0;"]'
+same "what it is of" "$(jq -c '[.tool, .set, .clock_control, .launch_skip, .launch_count, .device]' "$tmp/b/candidate.ncu-rep.json")" '["ncu","full","none",200,3,"NVIDIA Stand-in, 1.0;"]'
 expect 0 "the production server" "$s/profile-cuda.sh" "$tmp/gem" "$tmp/model.gguf" "$tmp/b/production.ncu-rep"
+has "the server runs on the GPU" "$tmp/b/production.ncu-rep.json" "--backend cuda"
 holds "no server is left" until_there 8 silent
 same "nothing hidden is left" "$(find "$tmp/a" "$tmp/b" -name '.*')" ''
 finish
