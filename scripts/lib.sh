@@ -50,6 +50,7 @@ need_for() {
         fetch) list+=(python3 python3-pip ca-certificates) ;;
         test) list+=(libcmocka-dev curl python3 python3-venv python3-jsonschema python3-jinja2 jq shellcheck valgrind graphviz openssh-client) ;;
         cross) list+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static) ;;
+        browser) list+=(chromium) ;;
         *) die 4 "need_for: $what" ;;
         esac
     done

@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
 # test.sh: everything that can be checked on this machine. Installs what testing needs, builds the release,
 # fetches the two small models once, runs all tests; then those that run our C on no real weights again
-# under ASan and UBSan, and the kernels as a 64-bit ARM build under qemu. With an NVIDIA device, or --cuda,
-# the CUDA backend and its tests too (without a device they only compile). Ends with one line: N passed,
-# N failed. Exit 0 when none failed.
+# under ASan and UBSan. A share of the ARM kernels' cases runs under qemu; scripts/neon-qemu.sh runs all of
+# that build. With an NVIDIA device, or --cuda, the CUDA backend and its tests too (without a device they
+# only compile). --browser installs Chromium for the tests of the web page, which run wherever one is found.
+# Ends with one line: N passed, N failed. Exit 0 when none failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh disable=SC1091
 . scripts/lib.sh
 
 cuda=no
-case ${1:-} in
-    --cuda) cuda=yes ;;
-    "") if [ -e /dev/nvidiactl ]; then cuda=yes; fi ;;
-    *)
-        say "usage: scripts/test.sh [--cuda]"
-        exit 2
-        ;;
-esac
+[ ! -e /dev/nvidiactl ] || cuda=yes
+browser=no
+for option; do
+    case $option in
+        --cuda) cuda=yes ;;
+        --browser) browser=yes ;;
+        *)
+            say "usage: scripts/test.sh [--cuda] [--browser]"
+            exit 2
+            ;;
+    esac
+done
 started=$SECONDS
 passed=0
 failed=0
@@ -57,7 +62,8 @@ tests() {
     failed=$((failed + bad))
 }
 
-need_for build fetch test
+need_for build fetch test cross
+[ "$browser" = no ] || (need_for browser) || say "no Chromium: the tests of the web page skip themselves"
 mkdir -p build
 release=0
 build release -DGEM_TESTS=ON || release=$?
@@ -77,7 +83,7 @@ if ! python3 -c 'import pytest, openai' 2>/dev/null; then
 fi
 if [ "$release" -eq 0 ]; then
     step "testing release"
-    tests build -E 'gem\.ops_neon$' # they come last
+    tests build
 fi
 if build dev -DCMAKE_C_FLAGS_DEBUG="-O1 -g1"; then
     step "testing under ASan and UBSan, without real weights and long server tests, kernels at every fifth case"
@@ -92,15 +98,6 @@ if [ "$cuda" = yes ] && { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin
         failed=$((failed + 1))
         say "the CUDA build failed; see build/test-cuda.log"
     fi
-fi
-step "building for 64-bit ARM"
-neon=0
-scripts/neon-qemu.sh --ops --build-only || neon=$?
-if [ "$neon" -eq 0 ]; then
-    step "testing NEON kernels under qemu, every fifth case"
-    GEM_OPS_EVERY=5 tests build/neon -R 'gem\.(ops|quant)$'
-elif [ "$neon" -ne 3 ]; then
-    failed=$((failed + 1))
 fi
 say "== done after $((SECONDS - started)) s"
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -12,6 +12,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes more than ten seconds of a sanitizer build, where scripts/test.sh leaves it out")
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker("long")
+
+
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
     return tmp_path_factory.mktemp("models")

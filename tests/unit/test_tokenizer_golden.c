@@ -150,7 +150,7 @@ static void check_corpus(int which, int n_own)
         len = getline(&ids, &ids_cap, golden);
         assert_true(len > 0 && ids[len - 1] == '\n');
         ids[len - 1] = 0;
-        if (n++ % (SLOW_BUILD ? 5 : 1) == 0)
+        if (n++ % (SLOW_BUILD ? 12 : 1) == 0)
             check_line(which, differs, json_string_value(text), json_string_length(text), ids, n,
                        &own);
         json_decref(text);
