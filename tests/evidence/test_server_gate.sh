@@ -23,7 +23,7 @@ same "what it says" "$(jq -c '[.verdict, .schema_version, .host_policy_enforced,
 same "aggregates follow" "$(jq '[.samples[].first_visible_event_seconds] | add / 3' "$good/summary.json" | cut -c 1-12)" \
     "$(jq .first_visible_event_seconds.mean "$good/summary.json" | cut -c 1-12)"
 expect 0 "its page" "$bin/gem" report "$good"
-mutations "$good" audit "$good"
+mutations "$good" "$bin/gem-analyze" long-context-audit --binary "$tmp/gem" "$good"
 rm "$good/audit.json"
 
 # breaks RULES FILE COMMAND...: COMMAND changes $file in a copy that is sealed anew, as whoever can write the folder can;
