@@ -163,6 +163,14 @@ static void plot_metrics(gem_bytes *out, const gem_json *report)
                  ev_text(m, "unit"), ev_number(m, "improvement_percent"));
         plot_arms(out, label, 1, ev_at(m, "baseline"), ev_at(m, "candidate"));
     }
+    const gem_json *lengths = ev_at(report, "lengths");
+    for (const gem_json *m = lengths ? lengths->first : NULL; m; m = m->next) {
+        char label[128];
+        if (!ev_at(m, "candidate.samples")) continue;
+        snprintf(label, sizeof(label), "Time of each run at position %.0f, ms (%+.2f %%)",
+                 ev_number(m, "position"), ev_number(m, "improvement_percent"));
+        plot_arms(out, label, 1e-6, ev_at(m, "baseline"), ev_at(m, "candidate"));
+    }
     const gem_json *series = ev_at(report, "series");
     for (const gem_json *m = series ? series->first : NULL; m; m = m->next)
         if (ev_at(m, "a.samples"))
@@ -513,6 +521,8 @@ gem_status ev_page(gem_bytes *out, const char *dir, const char *title, ev_page_c
             if (is_report(&p.item[i])) put_report(&p, i);
         put_measurements(&p);
         put_streams(&p);
+        for (size_t i = 0; i < p.n; i++)
+            ev_page_profile(out, p.item[i].entry->name, p.item[i].schema, p.item[i].doc.root);
         for (size_t i = 0; i < p.folder.n; i++)
             if (p.folder.v[i].regular && ends_with(p.folder.v[i].name, ".ndjson"))
                 put_host(&p, &p.folder.v[i]);

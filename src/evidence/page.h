@@ -36,6 +36,9 @@ typedef struct ev_bar {
     double value;
     int colour;
 } ev_bar;
+/* Horizontal bars from zero. */
+void ev_plot_bars(gem_bytes *out, const char *label, const ev_bar *bar, size_t n);
+
 /* ---- streamed requests (page_streams.c) ---- */
 typedef struct ev_stream_point {
     const char *name; /* borrowed: of the record */
@@ -45,7 +48,8 @@ typedef struct ev_stream_point {
  * for n 0. */
 void ev_page_streams(gem_bytes *out, const ev_stream_point *pt, size_t n);
 
-/* Horizontal bars from zero. */
-void ev_plot_bars(gem_bytes *out, const char *label, const ev_bar *bar, size_t n);
+/* ---- profiles (page_profiles.c) ---- */
+/* Pictures of a decode or attention profile; nothing for other documents. */
+void ev_page_profile(gem_bytes *out, const char *name, const char *schema, const gem_json *d);
 
 #endif

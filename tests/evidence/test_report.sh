@@ -29,6 +29,10 @@ for n in 1:2000:2.5:0 2:2000:2.7:0 3:4000:6.2:0 4:4015:0.1:4000; do # of gates a
       version: 1, first_visible_event_seconds: $first, completion_seconds: ($first + 1),
       usage: {prompt_tokens: $tokens, prompt_tokens_details: {cached_tokens: $reused}}}' >"$dir/sample-$i.json"
 done
+jq -n '{schema: "gem-decode-profile/1", stages: {kv_attention_full: {time_ns: {mean: 12000}}, head: {time_ns: {mean: 3000}}},
+  step: {samples_ns: [20000, 21000, 20500]}, production_execution: {wall: {samples_ns: [15000, 15100, 15200]}}}' >"$dir/decode.json"
+jq -n '{schema: "gem-long-attention-profile/1", parameters: {position: 65504}, arms: [{variant: "bq8-bk64", samples_ns: [1e6, 1.1e6]},
+  {variant: "bq8-bk128", samples_ns: [9e5, 1e6]}]}' >"$dir/attention.json"
 "$bin/gem-host-state" --compact --recorded "$src/tests/evidence/host/macos-clean" --platform macos >"$dir/host.ndjson"
 "$bin/gem-host-state" --compact --recorded "$src/tests/evidence/host/macos-hot" --platform macos >>"$dir/host.ndjson"
 printf '{"schema": "gem-analyze-x/1", "verdict": "<b>", "checks": [' >"$dir/cut.json"
@@ -37,7 +41,7 @@ printf '[[[]]]' >"$dir/list.json"
 "$analyze" seal "$dir" 2>/dev/null
 
 expect 0 "a page" "$bin/gem" report "$dir"
-same "counts" "$(jq -c '[.files, .reports, .refused, .manifest]' "$tmp/out")" '[17,3,1,"intact"]'
+same "counts" "$(jq -c '[.files, .reports, .refused, .manifest]' "$tmp/out")" '[19,3,1,"intact"]'
 page=$tmp/run.html
 has "verdicts" "$page" '<h2>Verdicts</h2>'
 has "what is required" "$page" 'split-score'
@@ -48,6 +52,9 @@ has "time to the first token" "$page" 'Time to first token, ms by context'
 has "first visible event by context" "$page" 'Time to the first visible event, seconds, prompts read anew'
 has "means of a length" "$page" '<td class="n">2000</td><td class="n">0</td><td class="n">2.7</td>'
 has "reused prompts apart" "$page" 'behind a reused beginning'
+has "stages of a step" "$page" 'kv_attention_full'
+has "steps beside production" "$page" 'Time of each step, ms'
+has "routes in turn" "$page" 'Device time of each run at position 65504, ms'
 has "the host" "$page" 'Busy share of all CPUs'
 has "a sealed folder" "$page" 'every file as it was sealed'
 holds "plots of raw samples" test "$(grep -c '<svg' "$page")" -ge 10
@@ -55,7 +62,7 @@ for bad in '<script' '<img' 'http:' 'https:' 'url(' '@import'; do lacks "nothing
 has "text is text" "$page" '&lt;script&gt;alert(1)&lt;/script&gt;'
 expect 0 "again, elsewhere" "$bin/gem" report "$dir/" --out "$tmp/again.html"
 holds "the same bytes" cmp -s "$page" "$tmp/again.html"
-expect 0 "the folder is as it was sealed" bash -c "cd '$dir' && sha256sum --quiet --check MANIFEST.sha256 && [ \$(find . -type f | wc -l) -eq 18 ]"
+expect 0 "the folder is as it was sealed" bash -c "cd '$dir' && sha256sum --quiet --check MANIFEST.sha256 && [ \$(find . -type f | wc -l) -eq 20 ]"
 echo >>"$dir/raw/A1.json"
 expect 0 "a changed file" "$bin/gem" report "$dir"
 has "is shown" "$page" 'broken: files differ'
