@@ -202,6 +202,9 @@ static void take_work(gem_backend *be)
             be->attended.width =
                 GEM_MAX(be->attended.width, (int64_t)p->op[i].attend.n_heads * l->head_dim);
         }
+    if (p->recurrent.n_layers)
+        be->attended.width =
+            GEM_MAX(be->attended.width, (int64_t)p->recurrent.n_v_heads * p->recurrent.head_dim);
     be->attended.h = take(be, few * (size_t)be->attended.width, sizeof(uint16_t));
     be->attended.scale = take(be, few * (size_t)be->attended.width / 8, sizeof(float));
     be->partial = take(be, partial, sizeof(float));

@@ -18,6 +18,7 @@ enum {
     GEM_CUDA_FEW = 8,      /* rows that the decode routes take at once */
     GEM_CUDA_SLAB_K = 256, /* a slab is 16 weight rows x 256 values of k */
     GEM_CUDA_SLAB_ROWS = 16,
+    GEM_CUDA_HALF_SCALE = 16, /* f16 products of the tile route are this much smaller */
     GEM_CUDA_TILE = 128,      /* rows of a batch are padded to it by the tile route */
     GEM_CUDA_MAX_SPLITS = 66, /* parts of a sequence that decode attention works on at once */
     GEM_CUDA_MAX_GROUP = 64   /* query heads on one KV head */
@@ -107,10 +108,11 @@ cudaError_t gem_cuda_gather_ids(const gem_cuda_stream *s, int32_t *pos, int32_t 
 /* x = (x + [rms(src, post)]) * out_scale, xh = rms(x, next); nothing else is written. */
 cudaError_t gem_cuda_sum_many(const gem_cuda_stream *s, const gem_cuda_sum *a, int32_t n,
                               int32_t n_padded, uint16_t *xh, float *scale);
-/* xh[n_padded][d] of a joint weight's product: act(gate) * up. */
+/* xh[n_padded][d] of a joint weight's product: act(gate) * up. half: its rows are f16, times
+ * GEM_CUDA_HALF_SCALE. */
 bool gem_cuda_glu_many_fits(int64_t d);
-cudaError_t gem_cuda_glu_many(const gem_cuda_stream *s, gem_act act, gem_cuda_view both, int32_t n,
-                              int32_t n_padded, int64_t d, uint16_t *xh, float *scale);
+cudaError_t gem_cuda_glu_many(const gem_cuda_stream *s, gem_act act, gem_cuda_view both, bool half,
+                              int32_t n, int32_t n_padded, int64_t d, uint16_t *xh, float *scale);
 
 /* ---- linear_exact.cu: any type, any k, rows as in the file; f32 throughout ---- */
 cudaError_t gem_cuda_linear_exact(const gem_cuda_stream *s, const gem_cuda_weight *w,
@@ -292,6 +294,7 @@ typedef struct gem_cuda_recurrent {
     const int32_t *order, *seq_of; /* by place: row of the batch, index into seq */
     const int32_t *slot;           /* [seq][slot_ld]: before chunk pos / GEM_PAGE and those after */
     int slot_ld;
+    bool exact;      /* a row's bits are the same in any batch */
     uint8_t *chunks; /* scratch of gem_cuda_chunk_bytes; NULL: whole chunks go row by row too */
 } gem_cuda_recurrent;
 /* Of a batch of n rows. 0: heads of a size that has no kernel for whole chunks here. */
@@ -310,11 +313,25 @@ typedef struct gem_cuda_delta {
     int64_t ldo;
     float *dst;
     int64_t ld_dst;
+    bool finished_later; /* o stays as it is: gem_cuda_delta_finish_many comes behind */
 } gem_cuda_delta;
 /* raw: what conv read. most_seqs: at least *c->n_seqs. */
 cudaError_t gem_cuda_delta_rule(const gem_cuda_stream *s, const gem_cuda_recurrent *c,
                                 int32_t most_seqs, gem_cuda_view raw, const gem_cuda_delta *d,
                                 int32_t n);
+/* recurrent_few.cu: convolution, delta rule and gated norm of up to GEM_CUDA_FEW rows; d's rows and
+ * o are not used. packed: where the result goes instead of d->dst, or NULL. */
+bool gem_cuda_recurrent_few_fits(const gem_cuda_stream *s, const gem_recurrent *r);
+cudaError_t gem_cuda_recurrent_few(const gem_cuda_stream *s, const gem_cuda_recurrent *c,
+                                   int32_t most_seqs, gem_cuda_view raw, const float *taps,
+                                   float conv_eps, const gem_cuda_delta *d,
+                                   const gem_cuda_packed *packed);
+/* xh[n_padded][V heads x dim] = rms(o, norm) * silu(z), xh and scale as gem_cuda_to_f16 leaves
+ * them; false: not of such heads. */
+bool gem_cuda_delta_finish_fits(const gem_recurrent *r);
+cudaError_t gem_cuda_delta_finish_many(const gem_cuda_stream *s, const gem_recurrent *r,
+                                       const gem_cuda_delta *d, int32_t n, int32_t n_padded,
+                                       uint16_t *xh, float *scale);
 cudaError_t gem_cuda_recurrent_init(const gem_cuda_stream *s);
 
 /* ---- seed.cu ---- */

@@ -18,10 +18,11 @@ typedef struct gem_cuda_op {
     const gem_op *op;
     const gem_cuda_weight *w[GEM_CUDA_LINEARS];
     const float *bias[GEM_CUDA_LINEARS];
-    bool joins_next;   /* glu, residual, attend: the op behind it reads it as slab products do */
-    bool all_slabs;    /* linear, head: every weight */
-    bool read_once;    /* residual: the op behind it alone reads the norm */
-    bool joint;        /* linear: w[0] holds the gate and the up rows of the glu behind it */
+    bool joins_next; /* glu, residual, attend, delta: the op behind it reads it as slab products do;
+                        conv: the delta rule alone reads it */
+    bool all_slabs;  /* linear, head: every weight */
+    bool read_once;  /* residual, delta: the op behind it alone reads the norm, the result */
+    bool joint;      /* linear: w[0] holds the gate and the up rows of the glu behind it */
     const float *v[3]; /* norm: w; qkv: q_norm, k_norm; residual: post_norm, next_norm; conv: w;
                           delta: a, dt_bias, norm */
     int recurrent;     /* which of the recurrent layers */

@@ -67,6 +67,7 @@ gem_cuda_recurrent gem_cuda_recurrent_of(const gem_backend *be, int layer)
         .seq_of = p.seq_of,
         .slot = p.slot,
         .slot_ld = be->slot_ld,
+        .exact = be->opt.exact,
         .chunks = be->opt.exact || be->delta_rows ? NULL : be->chunks,
     };
 }

@@ -18,11 +18,13 @@ typedef struct pass {
         conv_src; /* what the last convolution read: its tail is kept behind the delta rule */
     /* left to the slab product that comes next */
     gem_cuda_slab_source source;
-    const gem_op *glu;      /* of GEM_CUDA_FROM_GATED */
-    gem_cuda_packed packed; /* of GEM_CUDA_FROM_PACKED */
-    bool joint;             /* gate and up of the glu that comes next stand in be->joint */
-    bool in_xh;             /* the next product's rows stand in be->xh already */
-    gem_cuda_qkv raw;       /* left to the attention that comes next, when raw.n_heads > 0 */
+    const gem_op *glu;       /* of GEM_CUDA_FROM_GATED */
+    gem_cuda_packed packed;  /* of GEM_CUDA_FROM_PACKED */
+    bool joint;              /* gate and up of the glu that comes next stand in be->joint */
+    bool half;               /* as f16 (linear_blas.h) */
+    bool in_xh;              /* the next product's rows stand in be->xh already */
+    const gem_cuda_op *conv; /* left to the delta rule that comes next, or NULL */
+    gem_cuda_qkv raw;        /* left to the attention that comes next, when raw.n_heads > 0 */
 } pass;
 
 static gem_cuda_view plain(const gem_backend *be, gem_buf b)
@@ -32,22 +34,41 @@ static gem_cuda_view plain(const gem_backend *be, gem_buf b)
 
 /* ---- linear ---- */
 
-/* Rows of one weight through the tile route, a piece of the weight at a time. whole: y holds whole
- * tiles of rows. */
-static cudaError_t tile(const pass *p, const gem_cuda_weight *w, float *y, int64_t ldy, bool whole)
+/* Rows of a weight that are expanded at a time. */
+static int64_t piece_rows(const gem_backend *be, const gem_cuda_weight *w)
+{
+    return (int64_t)(be->wh_values / (size_t)w->k) / GEM_CUDA_TILE * GEM_CUDA_TILE;
+}
+
+/* Whether a product can leave f16 (linear_blas.h). */
+static bool half_fits(const pass *p, const gem_cuda_weight *w, int64_t ldy)
 {
     const gem_backend *be = p->be;
-    int64_t most = (int64_t)(be->wh_values / (size_t)w->k) / GEM_CUDA_TILE * GEM_CUDA_TILE;
+    const int64_t most = piece_rows(be, w);
+    bool fits = be->blas != NULL;
+    for (int64_t r = 0; r < w->n_rows && fits; r += most)
+        fits = gem_cuda_blas_fits(be->blas, p->n, GEM_MIN(most, w->n_rows - r), w->k, ldy, true);
+    return fits;
+}
+
+/* Rows of one weight through the tile route, a piece of the weight at a time. whole: y holds whole
+ * tiles of rows. half: f16, GEM_CUDA_HALF_SCALE times smaller. */
+static cudaError_t tile(const pass *p, const gem_cuda_weight *w, void *y, int64_t ldy, bool whole,
+                        bool half)
+{
+    const gem_backend *be = p->be;
+    const int64_t most = piece_rows(be, w);
     cudaError_t e = cudaSuccess;
     for (int64_t r = 0; r < w->n_rows && !e; r += most) {
         int64_t n = GEM_MIN(most, w->n_rows - r);
         e = gem_cuda_expand(&be->s, w, r, n, be->wh);
         if (e) break;
         if (whole && be->blas &&
-            gem_cuda_blas_linear(be->blas, &be->s, be->xh, be->wh, p->n, n, w->k, y + r, ldy,
-                                 be->blas_work))
+            gem_cuda_blas_linear(be->blas, &be->s, be->xh, be->wh, p->n, n, w->k,
+                                 (uint8_t *)y + r * (half ? 2 : 4), ldy, half, be->blas_work))
             continue;
-        e = gem_cuda_linear_tile(&be->s, be->xh, be->wh, p->n, n, w->k, y + r, ldy);
+        if (half) return cudaErrorLaunchFailure; /* half_fits has asked */
+        e = gem_cuda_linear_tile(&be->s, be->xh, be->wh, p->n, n, w->k, (float *)y + r, ldy);
     }
     return e;
 }
@@ -125,7 +146,7 @@ static cudaError_t linear_many(pass *p, const gem_cuda_op *o, int n, gem_buf src
                                      .row_scale = be->scale,
                                      .ld = t[i].ld,
                                      .n_parts = 1};
-        e = tile(p, o->w[i], t[i].y, t[i].ld, t[i].y != be->logits);
+        e = tile(p, o->w[i], t[i].y, t[i].ld, t[i].y != be->logits, p->joint && p->half);
     }
     return e;
 }
@@ -147,6 +168,7 @@ static cudaError_t linear_op(pass *p, const gem_cuda_op *o)
         t[0] = (target){be->joint, be->joint, o->w[0]->n_rows, &none};
         if (!few_rows(p)) {
             p->joint = true;
+            p->half = half_fits(p, o->w[0], t[0].ld);
             return linear_many(p, o, 1, op->linear.src, t);
         }
         cudaError_t e = linear_few(p, o, 1, op->linear.src, t, &end);
@@ -282,6 +304,11 @@ static cudaError_t conv(pass *p, const gem_cuda_op *o)
     const gem_op *op = o->op;
     gem_cuda_recurrent c = gem_cuda_recurrent_of(be, o->recurrent);
     p->conv_src = p->view[op->conv.src];
+    if (p->n <= GEM_CUDA_FEW && !be->opt.exact && o->joins_next &&
+        gem_cuda_recurrent_few_fits(&be->s, &be->plan->recurrent)) {
+        p->conv = o;
+        return cudaSuccess;
+    }
     p->view[op->conv.dst] = plain(be, op->conv.dst);
     return gem_cuda_conv(&be->s, &c, p->conv_src, o->v[0], op->conv.eps, p->n,
                          be->buf[op->conv.dst], be->ld[op->conv.dst]);
@@ -309,7 +336,27 @@ static cudaError_t delta(pass *p, const gem_cuda_op *o)
         .ld_dst = be->ld[b],
     };
     p->view[b] = plain(be, b);
-    return gem_cuda_delta_rule(&be->s, &c, GEM_MIN(p->n, be->n_seqs), p->conv_src, &d, p->n);
+    /* a graph serves any number of sequences, other batches know theirs */
+    const bool few = p->n <= GEM_CUDA_FEW;
+    const int32_t seqs = few ? GEM_MIN(p->n, be->n_seqs) : *be->host_rec;
+    const bool all = o != be->op + be->last_append || p->n_wanted == p->n;
+    if (p->conv) {
+        const gem_cuda_op *conv = p->conv;
+        p->conv = NULL;
+        if (o->joins_next && all) {
+            p->source = GEM_CUDA_FROM_PACKED;
+            p->packed = be->attended;
+        }
+        return gem_cuda_recurrent_few(&be->s, &c, seqs, p->conv_src, conv->v[0], conv->op->conv.eps,
+                                      &d, o->joins_next && all ? &be->attended : NULL);
+    }
+    d.finished_later =
+        !few_rows(p) && o->read_once && all && gem_cuda_delta_finish_fits(&be->plan->recurrent);
+    cudaError_t e = gem_cuda_delta_rule(&be->s, &c, seqs, p->conv_src, &d, p->n);
+    if (e || !d.finished_later) return e;
+    p->in_xh = true;
+    return gem_cuda_delta_finish_many(&be->s, &be->plan->recurrent, &d, p->n, padded_rows(p),
+                                      be->xh, be->scale);
 }
 
 /* ---- the op list ---- */
@@ -384,8 +431,8 @@ static cudaError_t glu(pass *p, const gem_cuda_op *o)
             .data = be->joint, .row_scale = be->scale, .ld = width, .n_parts = 1};
         p->joint = false;
         p->in_xh = true;
-        return gem_cuda_glu_many(&be->s, op->glu.act, both, p->n, padded_rows(p), width / 2, be->xh,
-                                 be->scale);
+        return gem_cuda_glu_many(&be->s, op->glu.act, both, p->half, p->n, padded_rows(p),
+                                 width / 2, be->xh, be->scale);
     }
     if (o->joins_next && p->n <= GEM_CUDA_FEW) {
         p->glu = op;

@@ -129,6 +129,15 @@ static bool reads(const gem_op *op, gem_buf b)
     }
 }
 
+/* Linear ops and convolutions that write all of a buffer anew, reading others. */
+static bool writes(const gem_op *op, gem_buf b)
+{
+    if (op->kind == GEM_OP_CONV) return op->conv.dst == b && op->conv.src != b;
+    for (int i = 0; op->kind == GEM_OP_LINEAR && op->linear.src != b && i < op->linear.n; i++)
+        if (op->linear.dst[i] == b) return true;
+    return false;
+}
+
 /* A residual sum whose norm goes into the products of the next op and nowhere else before the next
  * residual sum writes the buffer anew. */
 static bool residual_once(const gem_backend *be, size_t i)
@@ -161,6 +170,37 @@ static bool attend_joins(const gem_backend *be, size_t i)
     for (size_t j = i + 2; j < p->n_ops; j++) {
         if (reads(&p->op[j], b)) return false;
         if (p->op[j].kind == GEM_OP_ATTEND && p->op[j].attend.dst == b) return true;
+    }
+    return true;
+}
+
+/* A convolution that the delta rule behind it alone reads. */
+static bool conv_joins(const gem_backend *be, size_t i)
+{
+    const gem_plan *p = be->plan;
+    if (i + 1 >= p->n_ops || p->op[i].kind != GEM_OP_CONV) return false;
+    const gem_buf b = p->op[i].conv.dst;
+    if (p->op[i + 1].kind != GEM_OP_DELTA || p->op[i + 1].delta.src != b) return false;
+    for (size_t j = i + 2; j < p->n_ops; j++) {
+        if (writes(&p->op[j], b)) return true;
+        if (reads(&p->op[j], b)) return false;
+    }
+    return true;
+}
+
+/* A delta rule whose result goes into the products of the next op and nowhere else before its
+ * buffer is written anew. */
+static bool delta_once(const gem_backend *be, size_t i)
+{
+    const gem_plan *p = be->plan;
+    if (i + 1 >= p->n_ops || p->op[i].kind != GEM_OP_DELTA) return false;
+    const gem_buf b = p->op[i].delta.dst;
+    if (p->op[i + 1].kind != GEM_OP_LINEAR || p->op[i + 1].linear.src != b) return false;
+    for (size_t j = i + 2; j < p->n_ops; j++) {
+        if (reads(&p->op[j], b)) return false;
+        if ((p->op[j].kind == GEM_OP_ATTEND && p->op[j].attend.dst == b) ||
+            (p->op[j].kind == GEM_OP_DELTA && p->op[j].delta.dst == b))
+            return true;
     }
     return true;
 }
@@ -213,8 +253,9 @@ gem_status gem_cuda_plan_weights(gem_backend *be, gem_error *err)
             be->op[i].all_slabs = be->op[i].all_slabs && be->op[i].w[j]->slabs;
     }
     for (size_t i = 0; i < p->n_ops; i++) {
-        be->op[i].joins_next = glu_joins(be, i) || residual_joins(be, i) || attend_joins(be, i);
-        be->op[i].read_once = residual_once(be, i);
+        be->op[i].joins_next = glu_joins(be, i) || residual_joins(be, i) || attend_joins(be, i) ||
+                               conv_joins(be, i) || (delta_once(be, i) && be->op[i + 1].all_slabs);
+        be->op[i].read_once = residual_once(be, i) || delta_once(be, i);
     }
     for (size_t i = 0; i < be->n_weights; i++) {
         size_t bytes = (size_t)gem_round_up(be->weight[i].bytes, ALIGN);

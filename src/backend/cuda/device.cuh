@@ -163,6 +163,13 @@ __device__ inline float activate(gem_act act, float x)
     return x / (1.0f + expf(act == GEM_ACT_SILU ? -x : -u));
 }
 
+/* The same by the fast exponential and division: relative 2^-21. For results that become f16. */
+__device__ inline float activate_fast(gem_act act, float x)
+{
+    const float u = 2 * 0.79788456080286535588f * x * (1.0f + 0.044715f * x * x);
+    return __fdividef(x, 1.0f + __expf(act == GEM_ACT_SILU ? -x : -u));
+}
+
 /* Sum over the CTA; every thread gets it. shared: f32[33]. */
 __device__ inline float block_sum(float x, float *shared)
 {

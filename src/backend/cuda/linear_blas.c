@@ -10,6 +10,7 @@ enum { MAX_SHAPES = 512 };
 
 typedef struct shape {
     int64_t n, n_rows, k, ldy;
+    bool half;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
     bool usable;
@@ -100,23 +101,25 @@ void gem_cuda_blas_close(gem_cuda_blas *b)
     free(b);
 }
 
-static shape *shape_of(gem_cuda_blas *b, int64_t n, int64_t n_rows, int64_t k, int64_t ldy)
+static shape *shape_of(gem_cuda_blas *b, int64_t n, int64_t n_rows, int64_t k, int64_t ldy,
+                       bool half)
 {
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
     for (int i = 0; i < b->n_shapes; i++) {
         shape *x = &b->shape[i];
-        if (x->n == n && x->n_rows == n_rows && x->k == k && x->ldy == ldy) return x;
+        if (x->n == n && x->n_rows == n_rows && x->k == k && x->ldy == ldy && x->half == half)
+            return x;
     }
     if (b->n_shapes == MAX_SHAPES) return NULL;
     shape *x = &b->shape[b->n_shapes++];
-    *x = (shape){.n = n, .n_rows = n_rows, .k = k, .ldy = ldy};
+    *x = (shape){.n = n, .n_rows = n_rows, .k = k, .ldy = ldy, .half = half};
     x->usable =
         b->layout_create(&x->a, CUDA_R_16F, (uint64_t)k, (uint64_t)n_rows, k) ==
             CUBLAS_STATUS_SUCCESS &&
         b->layout_create(&x->b, CUDA_R_16F, (uint64_t)k, (uint64_t)n, k) == CUBLAS_STATUS_SUCCESS &&
-        b->layout_create(&x->d, CUDA_R_32F, (uint64_t)n_rows, (uint64_t)n, ldy) ==
-            CUBLAS_STATUS_SUCCESS &&
+        b->layout_create(&x->d, half ? CUDA_R_16F : CUDA_R_32F, (uint64_t)n_rows, (uint64_t)n,
+                         ldy) == CUBLAS_STATUS_SUCCESS &&
         b->heuristic(b->handle, b->desc, x->a, x->b, x->d, x->d, b->preference, 1, &result,
                      &found) == CUBLAS_STATUS_SUCCESS &&
         found > 0;
@@ -124,14 +127,25 @@ static shape *shape_of(gem_cuda_blas *b, int64_t n, int64_t n_rows, int64_t k, i
     return x;
 }
 
-bool gem_cuda_blas_linear(gem_cuda_blas *b, const gem_cuda_stream *s, const uint16_t *xh,
-                          const uint16_t *w, int32_t n, int64_t n_rows, int64_t k, float *y,
-                          int64_t ldy, void *work)
+static int64_t padded(int32_t n)
 {
-    const float one = 1, zero = 0;
-    int64_t padded = (int64_t)gem_round_up((uint64_t)n, GEM_CUDA_TILE);
-    const shape *x = shape_of(b, padded, n_rows, k, ldy);
+    return (int64_t)gem_round_up((uint64_t)n, GEM_CUDA_TILE);
+}
+
+bool gem_cuda_blas_fits(gem_cuda_blas *b, int32_t n, int64_t n_rows, int64_t k, int64_t ldy,
+                        bool half)
+{
+    const shape *x = shape_of(b, padded(n), n_rows, k, ldy, half);
+    return x && x->usable;
+}
+
+bool gem_cuda_blas_linear(gem_cuda_blas *b, const gem_cuda_stream *s, const uint16_t *xh,
+                          const uint16_t *w, int32_t n, int64_t n_rows, int64_t k, void *y,
+                          int64_t ldy, bool half, void *work)
+{
+    const float factor = half ? 1.0f / GEM_CUDA_HALF_SCALE : 1, zero = 0;
+    const shape *x = shape_of(b, padded(n), n_rows, k, ldy, half);
     if (!x || !x->usable) return false;
-    return b->matmul(b->handle, b->desc, &one, w, x->a, xh, x->b, &zero, y, x->d, y, x->d, &x->algo,
-                     work, GEM_CUDA_BLAS_WORK_BYTES, s->stream) == CUBLAS_STATUS_SUCCESS;
+    return b->matmul(b->handle, b->desc, &factor, w, x->a, xh, x->b, &zero, y, x->d, y, x->d,
+                     &x->algo, work, GEM_CUDA_BLAS_WORK_BYTES, s->stream) == CUBLAS_STATUS_SUCCESS;
 }

@@ -13,10 +13,13 @@ enum { GEM_CUDA_BLAS_WORK_BYTES = 32 << 20 };
 gem_cuda_blas *gem_cuda_blas_open(void); /* NULL: not on this machine */
 void gem_cuda_blas_close(gem_cuda_blas *b);
 /* y[r][i] = sum over k of xh[r][k] w[i][k] for r < n; xh and y hold whole tiles of GEM_CUDA_TILE
- * rows. False: no algorithm for this shape, nothing was done. work: GEM_CUDA_BLAS_WORK_BYTES of the
- * device. */
+ * rows. y: f32, or with `half` f16 of 1/16 of that (rows of xh stay below 1,024, so a weight row
+ * would have to be 14 long to leave f16). False: no algorithm for this shape, nothing was done.
+ * work: GEM_CUDA_BLAS_WORK_BYTES of the device. */
+bool gem_cuda_blas_fits(gem_cuda_blas *b, int32_t n, int64_t n_rows, int64_t k, int64_t ldy,
+                        bool half);
 bool gem_cuda_blas_linear(gem_cuda_blas *b, const gem_cuda_stream *s, const uint16_t *xh,
-                          const uint16_t *w, int32_t n, int64_t n_rows, int64_t k, float *y,
-                          int64_t ldy, void *work);
+                          const uint16_t *w, int32_t n, int64_t n_rows, int64_t k, void *y,
+                          int64_t ldy, bool half, void *work);
 
 #endif

@@ -11,22 +11,7 @@
 namespace
 {
 
-enum { THREADS = 128, MAX_DIM = 128 };
-
-/* Raw input of a channel at pos, at most TAIL before the run or within it: a row of the run; before
- * it the tape's ring; before the chunk that the run starts in, the state's tail. */
-__device__ inline float raw_input(const gem_cuda_recurrent &c, const gem_cuda_view &src, int seq,
-                                  int32_t pos, int64_t channel)
-{
-    const gem_cuda_seq g = c.seq[seq];
-    const int32_t start = g.pos / GEM_PAGE * GEM_PAGE;
-    if (pos < 0) return 0.0f;
-    if (pos >= g.pos) return view_at(src, c.order[g.first + pos - g.pos], channel);
-    if (pos >= start) return ring_of(c, g.tape, pos)[channel];
-    return state_of(
-        c, slot_of(c, seq, g.pos / GEM_PAGE))[state_floats(c.r) -
-                                              (int64_t)(start - pos) * channels(c.r) + channel];
-}
+enum { THREADS = 128, MAX_DIM = 128, KEEP_SHARES = 16 };
 
 /* grid: head, place of a row in the order of sequences */
 __global__ void conv(gem_cuda_recurrent c, gem_cuda_view src, const float *w, float eps, float *dst,
@@ -57,8 +42,9 @@ __global__ void conv(gem_cuda_recurrent c, gem_cuda_view src, const float *w, fl
 }
 
 /* What later runs need: tails of the states that this run ends, the ring, and the keys of the last
- * two chunks. Tails first, they may read the ring; a thread owns a channel, so nobody reads what
- * another overwrites. grid: channels, sequences */
+ * two chunks. A thread owns a channel, or a share of it: the first one has the ring, and the tail
+ * that may read it before; so nobody reads what another overwrites. grid: channels, sequences,
+ * shares */
 __global__ void keep(gem_cuda_recurrent c, gem_cuda_view raw, const float *rows, int64_t ld)
 {
     dependents_go();
@@ -67,17 +53,18 @@ __global__ void keep(gem_cuda_recurrent c, gem_cuda_view raw, const float *rows,
     const int64_t channel = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, n = channels(c.r);
     if (seq >= *c.n_seqs || channel >= n) return;
     const gem_cuda_seq g = c.seq[seq];
-    const int32_t end = g.pos + g.n;
-    for (int32_t chunk = g.pos / GEM_PAGE + 1; chunk * GEM_PAGE <= end; chunk++) {
+    const int32_t end = g.pos + g.n, share = (int32_t)blockIdx.z, shares = (int32_t)gridDim.z;
+    for (int32_t chunk = g.pos / GEM_PAGE + 1 + share; chunk * GEM_PAGE <= end; chunk += shares) {
         float *tail = state_of(c, slot_of(c, seq, chunk)) + state_floats(c.r) - TAIL * n;
         for (int j = 0; j < TAIL; j++)
             tail[j * n + channel] = raw_input(c, raw, seq, chunk * GEM_PAGE - TAIL + j, channel);
     }
-    for (int32_t pos = max(g.pos, end - RING); pos < end; pos++)
+    for (int32_t pos = max(g.pos, end - RING); share == 0 && pos < end; pos++)
         ring_of(c, g.tape, pos)[channel] = raw_input(c, raw, seq, pos, channel);
     const int head = (int)(channel / hd) - c.r.n_k_heads;
     if (head < 0 || head >= c.r.n_k_heads) return;
-    for (int32_t pos = max(g.pos, ((end - 1) / GEM_PAGE - 1) * GEM_PAGE); pos < end; pos++)
+    for (int32_t pos = max(g.pos, ((end - 1) / GEM_PAGE - 1) * GEM_PAGE) + share; pos < end;
+         pos += shares)
         tape_keys(c, g.tape,
                   pos / GEM_PAGE)[((int64_t)head * GEM_PAGE + pos % GEM_PAGE) * hd + channel % hd] =
             __ldcg(rows + c.order[g.first + pos - g.pos] * ld + channel);
@@ -263,6 +250,8 @@ cudaError_t gem_cuda_conv(const gem_cuda_stream *s, const gem_cuda_recurrent *c,
                           const float *w, float eps, int32_t n, float *dst, int64_t ld)
 {
     dim3 grid((unsigned)(2 * c->r.n_k_heads + c->r.n_v_heads), (unsigned)n);
+    if (n > GEM_CUDA_FEW && !c->exact && gem_cuda_conv_many_fits(c->r, src))
+        return gem_cuda_conv_many(s, c, src, w, eps, n, dst, ld);
     return launch(s, conv, grid, MAX_DIM, 0, *c, src, w, eps, dst, ld);
 }
 
@@ -277,10 +266,10 @@ cudaError_t gem_cuda_delta_rule(const gem_cuda_stream *s, const gem_cuda_recurre
         launch(s, delta, grid, THREADS, delta_smem(c->r), a, chunks ? ROWS_BEFORE : ALL_ROWS);
     if (!e && chunks) e = gem_cuda_delta_chunks(s, a, most_seqs, n);
     if (!e && chunks) e = launch(s, delta, grid, THREADS, delta_smem(c->r), a, ROWS_BEHIND);
-    if (!e)
-        e = launch(s, keep, dim3((unsigned)((channels(c->r) + 127) / 128), (unsigned)most_seqs),
-                   128, 0, *c, raw, d->rows, d->ld);
-    if (!e)
+    const dim3 shares((unsigned)((channels(c->r) + 127) / 128), (unsigned)most_seqs,
+                      n > GEM_CUDA_FEW ? KEEP_SHARES : 1);
+    if (!e) e = launch(s, keep, shares, 128, 0, *c, raw, d->rows, d->ld);
+    if (!e && !d->finished_later)
         e = launch(s, delta_finish, dim3((unsigned)c->r.n_v_heads, (unsigned)n), MAX_DIM, 0,
                    (const float *)d->o, d->ldo, d->z, d->norm, c->r.head_dim, d->eps, d->dst,
                    d->ld_dst);
@@ -293,5 +282,6 @@ cudaError_t gem_cuda_recurrent_init(const gem_cuda_stream *s)
     most.head_dim = MAX_DIM;
     cudaError_t e = cudaFuncSetAttribute(delta, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          (int)delta_smem(most));
-    return e ? e : gem_cuda_chunks_init(s);
+    if (!e) e = gem_cuda_chunks_init(s);
+    return e ? e : gem_cuda_recurrent_few_init();
 }

@@ -68,6 +68,21 @@ __device__ inline int32_t slot_of(const gem_cuda_recurrent &c, int seq, int32_t 
     return c.slot[seq * c.slot_ld + chunk - c.seq[seq].pos / GEM_PAGE];
 }
 
+/* Raw input of a channel at pos, at most TAIL before the run or within it: a row of the run; before
+ * it the tape's ring; before the chunk that the run starts in, the state's tail. */
+__device__ inline float raw_input(const gem_cuda_recurrent &c, const gem_cuda_view &src, int seq,
+                                  int32_t pos, int64_t channel)
+{
+    const gem_cuda_seq g = c.seq[seq];
+    const int32_t start = g.pos / GEM_PAGE * GEM_PAGE;
+    if (pos < 0) return 0.0f;
+    if (pos >= g.pos) return view_at(src, c.order[g.first + pos - g.pos], channel);
+    if (pos >= start) return ring_of(c, g.tape, pos)[channel];
+    return state_of(
+        c, slot_of(c, seq, g.pos / GEM_PAGE))[state_floats(c.r) -
+                                              (int64_t)(start - pos) * channels(c.r) + channel];
+}
+
 /* Chunks of a sequence's rows that the run has all of: first..first + n - 1. */
 struct whole_chunks {
     int32_t first, n;
@@ -100,9 +115,15 @@ struct delta_args {
     }
 };
 
+/* recurrent_many.cu: convolution and what is kept of many rows. false: not of this head size. */
+bool gem_cuda_conv_many_fits(const gem_recurrent &r, const gem_cuda_view &src);
+cudaError_t gem_cuda_conv_many(const gem_cuda_stream *s, const gem_cuda_recurrent *c,
+                               gem_cuda_view src, const float *w, float eps, int32_t n, float *dst,
+                               int64_t ld);
 /* delta_chunks.cu: the whole chunks of a run. */
 cudaError_t gem_cuda_delta_chunks(const gem_cuda_stream *s, const delta_args &d, int32_t most_seqs,
                                   int32_t n);
 cudaError_t gem_cuda_chunks_init(const gem_cuda_stream *s);
+cudaError_t gem_cuda_recurrent_few_init(void);
 
 #endif

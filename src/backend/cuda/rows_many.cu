@@ -112,40 +112,67 @@ __global__ void __launch_bounds__(SUM_CTA)
     }
 }
 
-/* Rows of a joint weight's product: 8 gates, their 8 ups, and so on. V groups of four a thread. */
-template <int V>
-__global__ void __launch_bounds__(GLU_CTA)
+struct octet {
+    float4 a, b;
+};
+__device__ inline octet eight(const float *p)
+{
+    return {__ldcs((const float4 *)p), __ldcs((const float4 *)p + 1)};
+}
+__device__ inline octet eight(const __half *p)
+{
+    const uint4 v = __ldcs((const uint4 *)p);
+    const float2 x = __half22float2(*(const __half2 *)&v.x),
+                 y = __half22float2(*(const __half2 *)&v.y),
+                 z = __half22float2(*(const __half2 *)&v.z),
+                 w = __half22float2(*(const __half2 *)&v.w);
+    return {make_float4(x.x, x.y, y.x, y.y), make_float4(z.x, z.y, w.x, w.y)};
+}
+
+__device__ inline float4 gated(gem_act act, float4 g, float4 u, float f)
+{
+    return make_float4(
+        activate_fast(act, g.x * f) * (u.x * f), activate_fast(act, g.y * f) * (u.y * f),
+        activate_fast(act, g.z * f) * (u.z * f), activate_fast(act, g.w * f) * (u.w * f));
+}
+
+/* Rows of a joint weight's product: 8 gates, their 8 ups, and so on. V octets a thread. */
+template <class E, int V>
+__global__ void __launch_bounds__(GLU_CTA, V > 6 ? 1 : 2)
     glu_many(gem_act act, gem_cuda_view both, int32_t n, int64_t d, uint16_t *xh, float *scale)
 {
     __shared__ float shared[2 * GLU_CTA / 32];
     dependents_go();
     dependency_wait();
     const int64_t r = blockIdx.x;
-    const int groups = (int)(d / 4);
-    uint2 *out = (uint2 *)(xh + r * d);
+    const int octets = (int)(d / 8);
+    uint4 *out = (uint4 *)(xh + r * d);
     if (r >= n) {
-        for (int i = threadIdx.x; i < groups; i += GLU_CTA)
-            out[i] = make_uint2(0, 0);
+        for (int i = threadIdx.x; i < octets; i += GLU_CTA)
+            out[i] = make_uint4(0, 0, 0, 0);
         return;
     }
-    const float f = both.row_scale ? __ldcg(both.row_scale + r) : 1.0f;
-    const float4 *row = (const float4 *)(both.data + r * both.ld);
-    float4 h[V];
+    const float f = (both.row_scale ? __ldcg(both.row_scale + r) : 1.0f) *
+                    (sizeof(E) == 2 ? (float)GEM_CUDA_HALF_SCALE : 1.0f);
+    const E *row = (const E *)both.data + r * both.ld;
+    octet h[V];
     float top = 0;
 #pragma unroll
     for (int j = 0; j < V; j++) {
         const int i = threadIdx.x + j * GLU_CTA;
-        h[j] = make_float4(0, 0, 0, 0);
-        if (i >= groups) continue;
-        const float4 g = __ldcs(row + i / 2 * 4 + i % 2), u = __ldcs(row + i / 2 * 4 + i % 2 + 2);
-        h[j] = make_float4(activate(act, g.x * f) * (u.x * f), activate(act, g.y * f) * (u.y * f),
-                           activate(act, g.z * f) * (u.z * f), activate(act, g.w * f) * (u.w * f));
-        top = fmaxf(top, max4(h[j]));
+        h[j] = {};
+        if (i >= octets) continue;
+        const octet g = eight(row + 16 * i), u = eight(row + 16 * i + 8);
+        h[j] = {gated(act, g.a, u.a, f), gated(act, g.b, u.b, f)};
+        top = fmaxf(top, fmaxf(max4(h[j].a), max4(h[j].b)));
     }
     const float up = f16_scale(sum_max<GLU_CTA / 32>(0, top, shared).y);
 #pragma unroll
-    for (int j = 0; j < V; j++)
-        if (threadIdx.x + j * GLU_CTA < groups) out[threadIdx.x + j * GLU_CTA] = as_f16(h[j], up);
+    for (int j = 0; j < V; j++) {
+        if (threadIdx.x + j * GLU_CTA >= octets) continue;
+        const uint2 a = as_f16(h[j].a, up), b = as_f16(h[j].b, up);
+        out[threadIdx.x + j * GLU_CTA] = make_uint4(a.x, a.y, b.x, b.y);
+    }
     if (threadIdx.x == 0) scale[r] = 1.0f / up;
 }
 
@@ -222,17 +249,25 @@ cudaError_t gem_cuda_sum_many(const gem_cuda_stream *s, const gem_cuda_sum *a, i
 
 bool gem_cuda_glu_many_fits(int64_t d)
 {
-    return d % 8 == 0 && d <= 16 * 4 * GLU_CTA;
+    return d % 8 == 0 && d <= 8 * 8 * GLU_CTA;
 }
 
-cudaError_t gem_cuda_glu_many(const gem_cuda_stream *s, gem_act act, gem_cuda_view both, int32_t n,
-                              int32_t n_padded, int64_t d, uint16_t *xh, float *scale)
+template <class E>
+static cudaError_t glu_run(const gem_cuda_stream *s, gem_act act, gem_cuda_view both, int32_t n,
+                           int32_t n_padded, int64_t d, uint16_t *xh, float *scale)
 {
-    const auto kernel = d <= 4 * 4 * GLU_CTA    ? glu_many<4>
-                        : d <= 11 * 4 * GLU_CTA ? glu_many<11>
-                                                : glu_many<16>;
-    if (!gem_cuda_glu_many_fits(d)) return cudaErrorInvalidValue;
+    const auto kernel = d <= 2 * 8 * GLU_CTA   ? glu_many<E, 2>
+                        : d <= 6 * 8 * GLU_CTA ? glu_many<E, 6>
+                                               : glu_many<E, 8>;
     return launch(s, kernel, dim3((unsigned)n_padded), GLU_CTA, 0, act, both, n, d, xh, scale);
+}
+
+cudaError_t gem_cuda_glu_many(const gem_cuda_stream *s, gem_act act, gem_cuda_view both, bool half,
+                              int32_t n, int32_t n_padded, int64_t d, uint16_t *xh, float *scale)
+{
+    if (!gem_cuda_glu_many_fits(d)) return cudaErrorInvalidValue;
+    return half ? glu_run<__half>(s, act, both, n, n_padded, d, xh, scale)
+                : glu_run<float>(s, act, both, n, n_padded, d, xh, scale);
 }
 
 cudaError_t gem_cuda_append_many(const gem_cuda_stream *s, const gem_cuda_qkv *a,
