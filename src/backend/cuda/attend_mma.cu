@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ bool is_last;
     __shared__ float stat[2][WARPS][QUERIES]; /* maximum and sum of each warp */
     __shared__ float both[3][QUERIES];        /* maximum, sum, its inverse */
+    __shared__ int32_t spares[WARPS];
     __shared__ __align__(8) uint64_t bars[WARPS][SLOTS];
     constexpr int BYTES = TILE * HD * 2, TILES = HD / 16;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -313,13 +314,26 @@ __global__ void __launch_bounds__(THREADS)
             both[1][c] = total;
             both[2][c] = 1.0f / total;
         }
-        constexpr int LD = HD + 4;                        /* no bank is hit twice */
-        float *out = (float *)smem + warp * QUERIES * LD; /* [query][dim] */
+        /* each warp's output into the slot that it read last, [query][dim ^ ...]: no bank is hit
+         * twice; the other slots take what comes next meanwhile */
+        const int32_t now = which, spare = (base + n_loads + SLOTS - 1) % SLOTS;
+        if (lane == 0) spares[warp] = spare;
+        which++;
+        if (!ALONE && which < behind) {
+            p = part_of(kv, pos, which, max_splits);
+            base = issued;
+            begin();
+#if __CUDA_ARCH__ >= 900
+            while (issued - base < min(n_loads, SLOTS - 1))
+                issue();
+#endif
+        }
+        float *out = (float *)(ring + spare * BYTES);
 #pragma unroll
         for (int j = 0; j < TILES; j++)
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                out[(2 * t + k % 2) * LD + 16 * j + g + 8 * (k / 2)] = o[j][k];
+                out[(2 * t + k % 2) * HD + ((16 * j + g + 8 * (k / 2)) ^ (8 * t))] = o[j][k];
         __syncthreads();
         for (int i = threadIdx.x; i < n_q * HD / 4; i += THREADS) {
             const int c = i / (HD / 4), d = i % (HD / 4) * 4;
@@ -327,7 +341,8 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int w = 0; w < WARPS; w++) {
                 const float f = stat[0][w][c];
-                const float4 x = *(const float4 *)((float *)smem + (w * QUERIES + c) * LD + d);
+                const float *from = (const float *)(smem + (w * SLOTS + spares[w]) * BYTES);
+                const float4 x = *(const float4 *)(from + c * HD + (d ^ (c / 2 * 8)));
                 sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
                 sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
             }
@@ -335,22 +350,18 @@ __global__ void __launch_bounds__(THREADS)
                 put_four(q, r, h0 + c, HD, d, sum, both[2][c]);
                 continue;
             }
-            float *to =
-                partial + ((r * q.n_heads + h0 + c) * (max_splits + 1) + which) * partial_ld;
+            float *to = partial + ((r * q.n_heads + h0 + c) * (max_splits + 1) + now) * partial_ld;
             *(float4 *)(to + d) = sum;
             if (d == 0) {
                 to[HD] = both[0][c];
                 to[HD + 1] = both[1][c];
             }
         }
-        if (ALONE || ++which == behind) break;
+        if (ALONE || which == behind) break;
 #if __CUDA_ARCH__ >= 900
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies come over this */
 #endif
         __syncthreads();
-        base = issued;
-        p = part_of(kv, pos, which, max_splits);
-        begin();
 #if __CUDA_ARCH__ >= 900
         while (issued - base < min(n_loads, (int32_t)SLOTS))
             issue();
@@ -393,8 +404,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int HD> size_t smem_bytes()
 {
-    return (size_t)WARPS * SLOTS * TILE * HD *
-               2 /* the merge takes WARPS * 8 * (HD + 4) * 4, less */
+    return (size_t)WARPS * SLOTS * TILE * HD * 2 /* the merge takes a slot of each warp */
            + 8 * query_ld<HD>() * 2 + 2 * HD * 2 + WARPS * HD * 4;
 }
 

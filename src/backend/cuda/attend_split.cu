@@ -281,32 +281,69 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* grid: head, row */
-__global__ void merge(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
-                      const float *partial, int64_t partial_ld, bool whole_done)
+enum { MERGE_THREADS = 512, MERGE_AHEAD = 9 };
+
+/* grid: head, row. Threads take four dims of a share of the parts each; shares are summed in
+ * ascending order. */
+__global__ void __launch_bounds__(MERGE_THREADS)
+    merge(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
+          const float *partial, int64_t partial_ld, bool whole_done)
 {
     __shared__ float weight[GEM_CUDA_MAX_SPLITS + 1];
-    const int hd = kv.head_dim;
+    __shared__ float4 sums[MERGE_THREADS];
+    const int hd = kv.head_dim, quads = hd / 4, shares = MERGE_THREADS / quads;
+    const int lane = threadIdx.x % 32, share = threadIdx.x / quads, d = threadIdx.x % quads * 4;
     const int64_t r = blockIdx.y, h = blockIdx.x;
     dependents_go();
     dependency_wait();
     const part p = part_of(kv, __ldcg(rows.pos + r), 0, max_splits);
     if (p.n == 1 && whole_done) return; /* the part's own CTA has finished it */
     const float *in = partial + (r * q.n_heads + h) * (max_splits + 1) * partial_ld;
+    constexpr int EACH = (GEM_CUDA_MAX_SPLITS + 32) / 32; /* parts of a lane; each warp does all */
     float top = -INFINITY, total = 0;
-    for (int i = 0; i < p.n; i++)
-        top = fmaxf(top, __ldcg(in + i * partial_ld + hd));
-    for (int i = threadIdx.x; i < p.n; i += blockDim.x)
-        weight[i] = expf(__ldcg(in + i * partial_ld + hd) - top);
-    __syncthreads();
-    for (int i = 0; i < p.n; i++)
-        total = fmaf(weight[i], __ldcg(in + i * partial_ld + hd + 1), total);
-    for (int d = threadIdx.x; d < hd; d += blockDim.x) {
-        float sum = 0;
-        for (int i = 0; i < p.n; i++)
-            sum = fmaf(weight[i], __ldcg(in + i * partial_ld + d), sum);
-        put(q, r, h, hd, d, sum / total);
+    float2 stat[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        stat[i] = make_float2(-INFINITY, 0);
+        if (lane + 32 * i < p.n)
+            stat[i] = make_float2(__ldcg(in + (lane + 32 * i) * partial_ld + hd),
+                                  __ldcg(in + (lane + 32 * i) * partial_ld + hd + 1));
+        top = fmaxf(top, stat[i].x);
     }
+    top = warp_max(top);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const float f = expf(stat[i].x - top);
+        total = fmaf(f, stat[i].y, total);
+        if (threadIdx.x < 32 && lane + 32 * i < p.n) weight[lane + 32 * i] = f;
+    }
+    total = warp_sum(total);
+    __syncthreads();
+    float4 sum = make_float4(0, 0, 0, 0);
+    if (share < shares) {
+        const int to = p.n * (share + 1) / shares;
+#pragma unroll 1
+        for (int from = p.n * share / shares; from < to; from += MERGE_AHEAD) {
+            float4 x[MERGE_AHEAD];
+#pragma unroll
+            for (int i = 0; i < MERGE_AHEAD; i++)
+                if (from + i < to)
+                    x[i] = __ldcg((const float4 *)(in + (from + i) * partial_ld + d));
+#pragma unroll
+            for (int i = 0; i < MERGE_AHEAD; i++) {
+                if (from + i >= to) continue;
+                const float f = weight[from + i];
+                sum.x = fmaf(f, x[i].x, sum.x), sum.y = fmaf(f, x[i].y, sum.y);
+                sum.z = fmaf(f, x[i].z, sum.z), sum.w = fmaf(f, x[i].w, sum.w);
+            }
+        }
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (share > 0) return;
+    for (int i = 1; i < shares; i++)
+        sum = add4(sum, sums[i * quads + threadIdx.x]);
+    put_four(q, r, h, hd, d, sum, 1.0f / total);
 }
 
 template <class E, int G>
@@ -379,8 +416,8 @@ cudaError_t gem_cuda_attend_split(const gem_cuda_stream *s, const gem_cuda_kv *k
         e = kv->f16 ? by_group<__half>(s, kv, rows, q, n, splits, partial)
                     : by_group<float>(s, kv, rows, q, n, splits, partial);
     if (e || splits == 1) return e;
-    return launch(s, merge, dim3((unsigned)q->n_heads, (unsigned)n), 128, 0, *kv, *rows, *q, splits,
-                  (const float *)partial, (int64_t)kv->head_dim + 4, mma);
+    return launch(s, merge, dim3((unsigned)q->n_heads, (unsigned)n), MERGE_THREADS, 0, *kv, *rows,
+                  *q, splits, (const float *)partial, (int64_t)kv->head_dim + 4, mma);
 }
 
 template <class E, int G> static cudaError_t raise_smem()

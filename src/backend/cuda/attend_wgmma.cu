@@ -112,17 +112,19 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
 
     const uint64_t q_at = wgmma_tile(qs + (uint32_t)(row0 * 128), 16), k_at = wgmma_tile(ks, 16),
                    v_at = wgmma_tile(vs, KEYS * 128);
-    const auto scores = [&](int i) { /* of page first + i */
-        const int stage = i % STAGES;
-        const uint64_t q = wgmma_anew(q_at), keys = wgmma_anew(wgmma_ahead(k_at, stage * TILE));
-        await(bars + 32 * stage, (uint32_t)(i / STAGES & 1));
-        wgmma_fence();
+    const auto scores =
+        [&](int i) { /* of page first + i */
+                     const int stage = i % STAGES;
+                     const uint64_t q = wgmma_anew(q_at),
+                                    keys = wgmma_anew(wgmma_ahead(k_at, stage * TILE));
+                     await(bars + 32 * stage, (uint32_t)(i / STAGES & 1));
+                     wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < HD / 16; k++)
-            wgmma_qk(s, wgmma_ahead(q, k / 4 * (ROWS * 128) + k % 4 * 32),
-                     wgmma_ahead(keys, k / 4 * (KEYS * 128) + k % 4 * 32), k > 0);
-        wgmma_commit();
-    };
+                     for (int k = 0; k < HD / 16; k++)
+                         wgmma_qk(s, wgmma_ahead(q, k / 4 * (ROWS * 128) + k % 4 * 32),
+                                  wgmma_ahead(keys, k / 4 * (KEYS * 128) + k % 4 * 32), k > 0);
+                     wgmma_commit();
+        };
     uint32_t p[4][4];
     const auto softmax = [&](int32_t page) {
         if (page * KEYS + KEYS - 1 > pos0 || n < ROWS || (window && pos1 - page * KEYS >= window))

@@ -47,40 +47,57 @@ __device__ inline void cluster_meet()
 #endif
 }
 
-/* Sum over the cluster, in the order of warps and CTAs. warps: f32[SUM_WARPS], ctas: f32[SUM_CTAS],
- * of this sum alone. */
-__device__ inline float cluster_sum(float x, float *warps, float *ctas, int rank, int n)
+/* N sums over the cluster at once, in the order of warps and CTAs. warps: f32[SUM_WARPS][N], ctas:
+ * f32[SUM_CTAS][N]; once a launch. */
+template <int N>
+__device__ inline void cluster_sums(float x[N], float *warps, float *ctas, int rank, int n)
 {
-    x = warp_sum(x);
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = 0;
 #pragma unroll
-    for (int i = 0; i < SUM_WARPS; i++)
-        x += warps[i];
-    if (n == 1) return x;
+    for (int j = 0; j < N; j++) {
+        x[j] = warp_sum(x[j]);
+        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32 * N + j] = x[j];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        x[j] = 0;
+#pragma unroll
+        for (int i = 0; i < SUM_WARPS; i++)
+            x[j] += warps[i * N + j];
+    }
+    if (n == 1) return;
 #if __CUDA_ARCH__ >= 900
     if ((int)threadIdx.x < n) { /* one thread a CTA */
-        uint32_t at = (uint32_t)__cvta_generic_to_shared(ctas + rank), there;
+        uint32_t at = (uint32_t)__cvta_generic_to_shared(ctas + rank * N), there;
         asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                      : "=r"(there)
                      : "r"(at), "r"(threadIdx.x));
-        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 4 * j), "f"(x[j])
+                         : "memory");
     }
 #endif
     cluster_meet();
-    x = 0;
 #pragma unroll
-    for (int i = 0; i < SUM_CTAS; i++)
-        x += ctas[i];
-    return x;
+    for (int j = 0; j < N; j++) {
+        x[j] = 0;
+#pragma unroll
+        for (int i = 0; i < SUM_CTAS; i++)
+            x[j] += ctas[i * N + j];
+    }
+}
+
+__device__ inline float dot4(float4 a, float4 b, float sum)
+{
+    return fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, fmaf(a.w, b.w, sum))));
 }
 
 /* 64 registers: see linear_slab.cu */
 template <int V>
 __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda_sum a)
 {
-    __shared__ float warps[2][SUM_WARPS], ctas[2][SUM_CTAS];
+    __shared__ float warps[SUM_WARPS * 4], ctas[SUM_CTAS * 4];
     const float4 zero = make_float4(0, 0, 0, 0);
     const int n = (int)gridDim.x, rank = (int)blockIdx.x;
     const int64_t r = blockIdx.y;
@@ -101,30 +118,31 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
     for (int j = 0; j < V; j++)
         x[j] = in[j] ? __ldcg((const float4 *)(a.x + r * a.ldx + at[j])) : zero;
     view_at4<V, V == 1 ? 8 : 2>(a.src, r, at, in, t);
-    float sum = 0, f = 1;
+    /* squares of t, of x and of t * post, and x by t * post: both norms follow from them, and the
+     * cluster meets once */
+    float sum[4] = {}, f = 1;
 #pragma unroll
     for (int j = 0; j < V; j++) {
         if (!in[j]) t[j] = zero;
-        sum = fmaf(t[j].x, t[j].x,
-                   fmaf(t[j].y, t[j].y, fmaf(t[j].z, t[j].z, fmaf(t[j].w, t[j].w, sum))));
+        sum[0] = dot4(t[j], t[j], sum[0]);
+        t[j].x *= post[j].x, t[j].y *= post[j].y, t[j].z *= post[j].z, t[j].w *= post[j].w;
+        sum[1] = dot4(x[j], x[j], sum[1]);
+        sum[2] = dot4(x[j], t[j], sum[2]);
+        sum[3] = dot4(t[j], t[j], sum[3]);
     }
-    if (a.post) f = rsqrtf(cluster_sum(sum, warps[0], ctas[0], rank, n) / (float)a.d + a.eps);
-    sum = 0;
+    cluster_sums<4>(sum, warps, ctas, rank, n);
+    if (a.post) f = rsqrtf(sum[0] / (float)a.d + a.eps);
 #pragma unroll
     for (int j = 0; j < V; j++) {
-        x[j].x = fmaf(t[j].x * f, post[j].x, x[j].x) * a.out_scale;
-        x[j].y = fmaf(t[j].y * f, post[j].y, x[j].y) * a.out_scale;
-        x[j].z = fmaf(t[j].z * f, post[j].z, x[j].z) * a.out_scale;
-        x[j].w = fmaf(t[j].w * f, post[j].w, x[j].w) * a.out_scale;
+        x[j].x = fmaf(t[j].x, f, x[j].x) * a.out_scale;
+        x[j].y = fmaf(t[j].y, f, x[j].y) * a.out_scale;
+        x[j].z = fmaf(t[j].z, f, x[j].z) * a.out_scale;
+        x[j].w = fmaf(t[j].w, f, x[j].w) * a.out_scale;
         if (in[j]) *(float4 *)(a.x + r * a.ldx + at[j]) = x[j];
-        sum = fmaf(x[j].x, x[j].x,
-                   fmaf(x[j].y, x[j].y, fmaf(x[j].z, x[j].z, fmaf(x[j].w, x[j].w, sum))));
     }
-    if (!a.next) {
-        if (n > 1) cluster_meet(); /* none leaves while another may still write to it */
-        return;
-    }
-    f = rsqrtf(cluster_sum(sum, warps[1], ctas[1], rank, n) / (float)a.d + a.eps);
+    if (!a.next) return;
+    const float squares = a.out_scale * a.out_scale * fmaf(f, fmaf(f, sum[3], 2 * sum[2]), sum[1]);
+    f = rsqrtf(fmaxf(squares, 0.0f) / (float)a.d + a.eps);
 #pragma unroll
     for (int j = 0; j < V; j++) {
         const float4 y = make_float4(x[j].x * f * next[j].x, x[j].y * f * next[j].y,

@@ -105,52 +105,15 @@ __device__ __noinline__ void put_gated(const acts &s, const gem_cuda_slab_in &in
     }
 }
 
-/* A packed run: the scales of its 32 octets, `own` this lane's, become one; powers of two move
- * nothing but what falls below f16's least number. */
-template <int T>
-__device__ inline void put_packed_run(const acts &s, int row, int ks, uint4 q, float own, int lane)
-{
-    float top = warp_max(own);
-    if (top == 0) top = 1;
-    const __half2 f = __float2half2_rn(own * inverse(top));
-    uint32_t h[4] = {q.x, q.y, q.z, q.w};
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-        __half2 v = __hmul2(*(__half2 *)&h[c], f);
-        h[c] = *(uint32_t *)&v;
-    }
-    put_pairs<T>(s, row, ks, h, top, lane);
-}
-
-/* Packed runs of one row, two of a warp at once. */
+/* Packed runs i, i + 16, ... of the n_runs = rows x slabs: all that a warp has are on their way at
+ * once, octets to where their fragments will stand, in an order in which no bank is hit twice when
+ * they are read turned; octet scales to `spare`, 128 bytes a run, `room` of them. The scales of a
+ * run become one; powers of two move nothing but what falls below f16's least number. */
 template <int T>
 __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n_runs, int slab0,
-                                  int warp, int lane)
+                                  int warp, int lane, uint8_t *spare, int room)
 {
-#pragma unroll 1
-    for (int i = warp; i < n_runs; i += 2 * SLAB_WARPS) {
-        uint4 q[2];
-        float own[2];
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-            const int64_t at = 32 * (slab0 + i + j * SLAB_WARPS) + lane;
-            if (i + j * SLAB_WARPS >= n_runs) continue;
-            q[j] = __ldcg((const uint4 *)p.h + at);
-            own[j] = __ldcg(p.scale + at);
-        }
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-            if (i + j * SLAB_WARPS < n_runs)
-                put_packed_run<T>(s, 0, i + j * SLAB_WARPS, q[j], own[j], lane);
-    }
-}
-
-/* Of several rows: all runs of a warp are on their way at once, to where their fragments will
- * stand; their scales go to `spare`, 128 bytes each, `room` of them. */
-template <int T>
-__device__ inline void put_packed_rows(const acts &s, const gem_cuda_packed &p, int n_runs,
-                                       int slab0, int warp, int lane, uint8_t *spare, int room)
-{
+    const int block = lane / 4, t = lane % 4, turn = block / 2 % 4;
 #pragma unroll 1
     for (int i0 = warp; i0 < n_runs; i0 += SLAB_WARPS * room) {
         const int end = min(n_runs, i0 + SLAB_WARPS * room), row0 = i0 / s.slabs;
@@ -163,7 +126,7 @@ __device__ inline void put_packed_rows(const acts &s, const gem_cuda_packed &p, 
 #pragma unroll 1
         for (int i = i0; i < end; i += SLAB_WARPS, scales += 128, step()) {
             const int64_t at = row * (p.width / 8) + 32 * (slab0 + ks);
-            copy16(smem_u32(s.frag + row * s.frag_ld + 512 * ks + 16 * lane),
+            copy16(smem_u32(s.frag + row * s.frag_ld + 512 * ks + 64 * block + 16 * (t ^ turn)),
                    (const uint4 *)p.h + at + lane, true);
             if (lane < 8) copy16(smem_u32(scales + 16 * lane), p.scale + at + 4 * lane, true);
         }
@@ -173,10 +136,43 @@ __device__ inline void put_packed_rows(const acts &s, const gem_cuda_packed &p, 
         row = row0, ks = i0 - row0 * s.slabs, scales = spare;
 #pragma unroll 1
         for (int i = i0; i < end; i += SLAB_WARPS, scales += 128, step()) {
-            const uint4 q = *(const uint4 *)(s.frag + row * s.frag_ld + 512 * ks + 16 * lane);
-            const float own = *(const float *)(scales + 4 * lane);
+            uint8_t *frag = s.frag + row * s.frag_ld + 512 * ks;
+            const float4 own = *(const float4 *)(scales + 16 * block);
+            uint32_t h[4]; /* pair t of the block's octets */
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                h[j] = *(const uint32_t *)(frag + 64 * block + 16 * (j ^ turn) + 4 * t);
             __syncwarp();
-            put_packed_run<T>(s, row, ks, q, own, lane);
+            float top = fmaxf(fmaxf(own.x, own.y), fmaxf(own.z, own.w));
+            for (int m = 4; m < 32; m *= 2)
+                top = fmaxf(top, __shfl_xor_sync(~0u, top, m));
+            if (top == 0) top = 1;
+            const float down = inverse(top), f[4] = {own.x, own.y, own.z, own.w};
+            float sum[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const __half2 x = __hmul2(*(const __half2 *)&h[j], __float2half2_rn(f[j] * down));
+                const float2 y = __half22float2(x);
+                h[j] = *(const uint32_t *)&x;
+                sum[j] = y.x + y.y;
+            }
+            *(uint4 *)(frag + 16 * lane) = make_uint4(h[0], h[1], h[2], h[3]);
+            const bool sixteen = T == GEM_DTYPE_Q6_K;
+            float lo = sum[0] + sum[1], hi = sum[2] + sum[3];
+            if (!sixteen) lo += hi;
+            for (int m = 1; m < 4; m *= 2) {
+                lo += __shfl_xor_sync(~0u, lo, m);
+                if (sixteen) hi += __shfl_xor_sync(~0u, hi, m);
+            }
+            __half *out = (__half *)(s.sums + row * s.sum_ld + sum_bytes(T) * ks);
+            const int n = sixteen ? 16 : 8;
+            if (t < n / 8) { /* a block's sum, or a half block's: high and low */
+                const float x = t ? hi : lo;
+                const __half high = __float2half_rn(x);
+                out[n / 8 * block + t] = high;
+                out[n + n / 8 * block + t] = __float2half_rn(x - __half2float(high));
+            }
+            if (lane == 0) s.scale[row * s.slabs + ks] = top;
         }
         __syncwarp();
     }
