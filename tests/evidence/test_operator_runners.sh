@@ -74,15 +74,22 @@ n=${GEM_SIGNAL_SWEEP:-1}
 for ((i = 0; i < n; i++)); do
     for signal in INT TERM KILL; do
         rm -rf "$dir"
+        left=ended
         FAKE_SLEEP=0.5 background "$s/run-bq8-bk128-gate.sh" "$dir"
         sleep "$(awk -v i="$i" -v n="$n" 'BEGIN { printf "%.2f", 0.8 + 4 * i / n }')"
         kill -"$signal" "$run" 2>/dev/null || continue
         stopped "$signal" "$dir" "$signal"
-        same "$signal: nothing has a final name" "$(find "$dir" -maxdepth 1 -type f ! -name '.*' 2>/dev/null)" ''
+        left=$(find "$dir" -maxdepth 1 -type f ! -name '.*' 2>/dev/null)
+        if [ -n "$left" ]; then # it was ending: whole files, and a folder that is not used again
+            expect 1 "$signal at the very end: used again" "$s/run-bq8-bk128-gate.sh" "$dir"
+            same "why" "$(rules)" "$([ -e "$dir/MANIFEST.sha256" ] && echo sealed || echo dirty)"
+        else
+            ok
+        fi
     done
 done
 # the folder of a killed run is taken over; by the watcher, as the protocol has it
-[ ! -e "$dir/MANIFEST.sha256" ] || rm -rf "$dir" # the last signal of a long sweep may come too late
+[ -z "${left:-}" ] || rm -rf "$dir"
 GEM_CLEAN_HOST_MAX_WAIT_SECONDS=28800 GEM_CLEAN_HOST_INTERVAL_SECONDS=0 expect 0 "when the host is clean" \
     "$s/run-when-host-clean.sh" "$tmp/host-wait.ndjson" -- "$s/run-bq8-bk128-gate.sh" "$dir"
 same "three clean snapshots, then the gate" "$(jq -s -c 'map(.clean_streak)' "$tmp/host-wait.ndjson") $(jq -r .verdict "$dir/summary.json")" '[1,2,3] advance'
