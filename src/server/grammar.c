@@ -516,30 +516,38 @@ void gem_grammar_free(gem_grammar *g)
     free(g);
 }
 
-/* The set after these bytes; NULL when none is left. */
-static set *walk(gem_grammar *g, const char *bytes, size_t len)
+/* The set after as many of these bytes as fit; how many they were in *n. */
+static set *walk(gem_grammar *g, const char *bytes, size_t len, size_t *n)
 {
     set *from = &g->now, *to = &g->a;
-    for (size_t i = 0; i < len; i++) {
+    for (*n = 0; *n < len; ++*n) {
         to->n = 0;
         for (size_t k = 0; k < from->n; k++)
-            feed(g, to, from->s[k], (unsigned char)bytes[i], 0);
-        if (!to->n || g->failed) return NULL;
+            feed(g, to, from->s[k], (unsigned char)bytes[*n], 0);
+        if (!to->n || g->failed) break;
         from = to;
         to = from == &g->a ? &g->b : &g->a;
     }
     return from;
 }
 
+size_t gem_grammar_accepts(gem_grammar *g, const char *bytes, size_t len)
+{
+    size_t n;
+    walk(g, bytes, len, &n);
+    return n;
+}
+
 bool gem_grammar_allows(gem_grammar *g, const char *bytes, size_t len)
 {
-    return len && walk(g, bytes, len) != NULL;
+    return len && gem_grammar_accepts(g, bytes, len) == len;
 }
 
 bool gem_grammar_push(gem_grammar *g, const char *bytes, size_t len)
 {
-    set *end = walk(g, bytes, len);
-    if (!end) return false;
+    size_t n;
+    set *end = walk(g, bytes, len, &n);
+    if (n < len) return false;
     if (end != &g->now) copy_set(g, &g->now, end);
     return !g->failed;
 }

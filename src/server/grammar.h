@@ -33,6 +33,8 @@ gem_grammar *gem_grammar_new(const gem_schema *s); /* NULL: no memory */
 void gem_grammar_free(gem_grammar *g);
 /* Would these bytes go on a valid text? Changes nothing. */
 bool gem_grammar_allows(gem_grammar *g, const char *bytes, size_t len);
+/* How many of the first bytes would. */
+size_t gem_grammar_accepts(gem_grammar *g, const char *bytes, size_t len);
 /* Take them; false (and unchanged) when they do not fit. */
 bool gem_grammar_push(gem_grammar *g, const char *bytes, size_t len);
 /* The value is complete; may it also go on (a number)? Then both end and more are possible. */

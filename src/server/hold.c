@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { TRIES = 48, MAX_SAID = 4096 };
+/* FEW: characters; with more of them most tokens fit, and trying is cheaper than looking at all. */
+enum { TRIES = 48, FEW = 64, MAX_SAID = 4096 };
 
 typedef enum hold_state {
     FREE,     /* nothing holds any more */
@@ -19,7 +20,7 @@ typedef enum hold_state {
 struct gem_hold {
     const gem_hold_rules *r;
     const gem_model *m;
-    int32_t n_vocab;
+    const gem_token_order *order;
     hold_state state;
     bool tagged; /* the value stands between tags */
     bool bare;   /* it is a call without them */
@@ -27,7 +28,7 @@ struct gem_hold {
     gem_bytes said; /* text so far, while watching */
     const int32_t *forced;
     size_t n_forced;
-    float *masked; /* owned, [n_vocab]; made when the first token is refused */
+    float *masked; /* owned, [order->n]; made when the first token is refused */
 };
 
 /* ---- rules ---- */
@@ -119,13 +120,13 @@ void gem_hold_rules_free(gem_hold_rules *r)
 
 /* ---- one answer ---- */
 
-gem_hold *gem_hold_new(const gem_hold_rules *r, const gem_model *m, int32_t n_vocab)
+gem_hold *gem_hold_new(const gem_hold_rules *r, const gem_model *m, const gem_token_order *order)
 {
     gem_hold *h = calloc(1, sizeof(*h));
     if (!h) return NULL;
     h->r = r;
     h->m = m;
-    h->n_vocab = n_vocab;
+    h->order = order;
     h->state = r->calls ? WATCHING : FREE;
     if (r->must_call) {
         h->forced = r->open;
@@ -169,11 +170,36 @@ static bool fits(gem_hold *h, int32_t token)
     return gem_grammar_allows(h->g, text + skip, len - skip);
 }
 
-/* Every token that does not fit out of the logits. */
-static void mask_all(gem_hold *h)
+/* Can only few characters follow? */
+static bool few_fit(gem_hold *h)
 {
-    for (int32_t i = 0; i < h->n_vocab; i++)
-        if (h->masked[i] > -INFINITY && !fits(h, i)) h->masked[i] = -INFINITY;
+    int n = 0;
+    for (int c = 0; c < 256; c++)
+        n += gem_grammar_allows(h->g, (const char[]){(char)c}, 1);
+    return n <= FEW;
+}
+
+/* Of the logits only those of tokens that fit. */
+static void mask_all(gem_hold *h, const float *logits)
+{
+    const gem_token_order *o = h->order;
+    size_t refused = SIZE_MAX; /* bytes of the prefix that did not fit last */
+    for (int32_t i = 0; i < o->n; i++)
+        h->masked[i] = -INFINITY;
+    for (int32_t i = 0; i < o->n; i++) {
+        if (o->shared[i] >= refused) continue;
+        refused = SIZE_MAX;
+        size_t len, n;
+        int32_t id = o->id[i];
+        const char *text = gem_token_bytes(h->m, id, false, &len);
+        if (!len || (h->state == TAGGED && blanks(text, 1))) {
+            if (fits(h, id)) h->masked[id] = logits[id];
+        } else if ((n = gem_grammar_accepts(h->g, text, len)) == len) {
+            h->masked[id] = logits[id];
+        } else {
+            refused = n + 1;
+        }
+    }
 }
 
 gem_status gem_hold_draw(gem_hold *h, gem_sampler *sampler, const float *logits, int32_t *token,
@@ -186,16 +212,18 @@ gem_status gem_hold_draw(gem_hold *h, gem_sampler *sampler, const float *logits,
     }
     gem_status st = gem_sampler_draw(sampler, logits, token, err);
     if ((h->state != HELD && h->state != TAGGED) || st != GEM_OK || fits(h, *token)) return st;
-    size_t bytes = (size_t)h->n_vocab * sizeof(*h->masked);
+    size_t bytes = (size_t)h->order->n * sizeof(*h->masked);
     if (!h->masked && !(h->masked = malloc(bytes)))
-        return gem_fail(err, GEM_E_NOMEM, "no memory for a mask over %d tokens", h->n_vocab);
-    memcpy(h->masked, logits, bytes);
-    for (int i = 0; i < TRIES; i++) {
-        h->masked[*token] = -INFINITY;
-        st = gem_sampler_draw(sampler, h->masked, token, err);
-        if (st != GEM_OK || fits(h, *token)) return st;
+        return gem_fail(err, GEM_E_NOMEM, "no memory for a mask over %d tokens", h->order->n);
+    if (!few_fit(h)) {
+        memcpy(h->masked, logits, bytes);
+        for (int i = 0; i < TRIES; i++) {
+            h->masked[*token] = -INFINITY;
+            st = gem_sampler_draw(sampler, h->masked, token, err);
+            if (st != GEM_OK || fits(h, *token)) return st;
+        }
     }
-    mask_all(h);
+    mask_all(h, logits);
     return gem_sampler_draw(sampler, h->masked, token, err);
 }
 

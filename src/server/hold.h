@@ -1,6 +1,7 @@
 /* hold.h - an answer held to a grammar while it is drawn: a schema from its first character, or a
  * tool's schema from where a call begins. A token that does not fit is taken out of the logits and
- * the draw repeated, which costs nothing when the model goes along. Engine thread only. */
+ * the draw repeated, which costs nothing when the model goes along; where few characters can
+ * follow, all tokens that do not fit go at once. Engine thread only. */
 #ifndef GEM_HOLD_H
 #define GEM_HOLD_H
 
@@ -22,7 +23,8 @@ bool gem_hold_rules_read(gem_server *s, const json_t *body, struct gem_dialogue 
 void gem_hold_rules_free(gem_hold_rules *r);
 
 typedef struct gem_hold gem_hold;
-gem_hold *gem_hold_new(const gem_hold_rules *r, const gem_model *m, int32_t n_vocab);
+/* The order is of the model's vocabulary. NULL: no memory. */
+gem_hold *gem_hold_new(const gem_hold_rules *r, const gem_model *m, const gem_token_order *order);
 void gem_hold_free(gem_hold *h);
 /* The next token, drawn or written for the model. GEM_E_RANGE: no token fits. */
 gem_status gem_hold_draw(gem_hold *h, gem_sampler *sampler, const float *logits, int32_t *token,

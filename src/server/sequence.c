@@ -33,7 +33,7 @@ static bool open_hold(gem_sequence *q)
 {
     const gem_dialogue *d = q->job->dialogue;
     if (!d || !d->rules || (!d->rules->format && !d->rules->calls)) return true;
-    q->hold = gem_hold_new(d->rules, q->job->server->model, q->job->server->info.n_vocab);
+    q->hold = gem_hold_new(d->rules, q->job->server->model, &q->job->server->order);
     return q->hold != NULL;
 }
 

@@ -145,6 +145,7 @@ static void *engine_main(void *arg)
     if (st == GEM_OK) {
         gem_model_get_info(s->model, &s->info);
         st = gem_manifest_digest(s->model->file, s->manifest_sha256, &err);
+        if (st == GEM_OK) st = gem_token_order_init(&s->order, s->model, s->info.n_vocab, &err);
         if (st == GEM_OK) st = gem_scheduler_prepare(s->scheduler, &err);
     }
     if (st != GEM_OK) {
@@ -233,6 +234,7 @@ static void stop(life *l)
     gem_scheduler_free(s->scheduler);
     gem_disk_cache_free(s->disk);
     gem_replay_free(s->replay);
+    gem_token_order_deinit(&s->order);
     gem_model_close(s->model);
     pthread_mutex_destroy(&s->jobs_lock);
     free(s->id);

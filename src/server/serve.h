@@ -8,6 +8,7 @@
 #include "server/metrics.h"
 #include "server/prefix_cache.h"
 #include "server/server.h"
+#include "server/token_order.h"
 #include "server/wire.h"
 
 #include <time.h>
@@ -27,6 +28,7 @@ struct gem_server {
     char *id;         /* owned: the model's name in answers */
     gem_model *model; /* owned; set before READY, then read-only for HTTP threads */
     gem_model_info info;
+    gem_token_order order;    /* set with the model */
     char *fingerprint;        /* owned: system_fingerprint */
     char manifest_sha256[65]; /* names the file's contents; set with the model */
     int n_slots;
@@ -37,7 +39,7 @@ struct gem_server {
     _Atomic uint64_t next_id;
     gem_metrics metrics;
     gem_scheduler *scheduler;
-    gem_replay *replay; /* owned: calls as the model wrote them */
+    gem_replay *replay;   /* owned: calls as the model wrote them */
     gem_disk_cache *disk; /* owned; NULL: none */
 
     pthread_mutex_t jobs_lock; /* guards the list */
