@@ -12,6 +12,7 @@ endif()
 install(PROGRAMS scripts/fetch-model.sh DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gem)
 install(FILES scripts/lib.sh scripts/models.tsv DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gem)
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES contrib/gem-serve.service contrib/haproxy-replicas.cfg DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 file(RELATIVE_PATH GEM_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # the package may be moved as a whole
 configure_file(cmake/gem.pc.in ${PROJECT_BINARY_DIR}/gem.pc @ONLY)
