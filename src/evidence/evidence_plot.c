@@ -25,8 +25,10 @@ void ev_html_number(gem_bytes *out, double v)
 {
     char rounded[40], text[32];
     double r = v;
-    snprintf(rounded, sizeof(rounded), "%.5g", v);
-    sscanf(rounded, "%lf", &r);
+    if (fabs(v) >= 1e9 || v != floor(v)) { /* else it counts something */
+        snprintf(rounded, sizeof(rounded), "%.5g", v);
+        sscanf(rounded, "%lf", &r);
+    }
     gem_json_number(text, r);
     gem_bytes_put(out, text, strlen(text));
 }

@@ -23,7 +23,7 @@ for n in 512 1024 2048; do
       {name: "pp", samples_per_s: [100, 101, 99], rate_per_s: {overall: 100, cv: 0.01}, ttft: {time_ns: {mean: ($n * 1e7)}}},
       {name: "tg", samples_per_s: [20, 21, 20], rate_per_s: {overall: 20.3, cv: 0.02}}]}' >"$dir/bench-$n.json"
 done
-for n in 1:2000:2.5:0 2:2000:2.7:0 3:4000:6.2:0 4:4015:0.1:4000; do # of gates at two lengths, and a second turn
+for n in 1:2000:2.5:0 2:2000:2.7:0 3:4000:6.2:0 4:4015:0.1:4000 5:131072:40.5:0; do # of gates at two lengths, and a second turn
     IFS=: read -r i tokens first reused <<<"$n"
     jq -n --argjson tokens "$tokens" --argjson first "$first" --argjson reused "$reused" '{schema: "gem.server-stream-probe",
       version: 1, first_visible_event_seconds: $first, completion_seconds: ($first + 1),
@@ -41,7 +41,7 @@ printf '[[[]]]' >"$dir/list.json"
 "$analyze" seal "$dir" 2>/dev/null
 
 expect 0 "a page" "$bin/gem" report "$dir"
-same "counts" "$(jq -c '[.files, .reports, .refused, .manifest]' "$tmp/out")" '[19,3,1,"intact"]'
+same "counts" "$(jq -c '[.files, .reports, .refused, .manifest]' "$tmp/out")" '[20,3,1,"intact"]'
 page=$tmp/run.html
 has "verdicts" "$page" '<h2>Verdicts</h2>'
 has "what is required" "$page" 'split-score'
@@ -51,6 +51,7 @@ has "curve over the context" "$page" 'Generation, tokens per second by context'
 has "time to the first token" "$page" 'Time to first token, ms by context'
 has "first visible event by context" "$page" 'Time to the first visible event, seconds, prompts read anew'
 has "means of a length" "$page" '<td class="n">2000</td><td class="n">0</td><td class="n">2.7</td>'
+has "counts are exact" "$page" '<td class="n">131072</td>'
 has "reused prompts apart" "$page" 'behind a reused beginning'
 has "stages of a step" "$page" 'kv_attention_full'
 has "steps beside production" "$page" 'Time of each step, ms'
@@ -62,7 +63,7 @@ for bad in '<script' '<img' 'http:' 'https:' 'url(' '@import'; do lacks "nothing
 has "text is text" "$page" '&lt;script&gt;alert(1)&lt;/script&gt;'
 expect 0 "again, elsewhere" "$bin/gem" report "$dir/" --out "$tmp/again.html"
 holds "the same bytes" cmp -s "$page" "$tmp/again.html"
-expect 0 "the folder is as it was sealed" bash -c "cd '$dir' && sha256sum --quiet --check MANIFEST.sha256 && [ \$(find . -type f | wc -l) -eq 20 ]"
+expect 0 "the folder is as it was sealed" bash -c "cd '$dir' && sha256sum --quiet --check MANIFEST.sha256 && [ \$(find . -type f | wc -l) -eq 21 ]"
 echo >>"$dir/raw/A1.json"
 expect 0 "a changed file" "$bin/gem" report "$dir"
 has "is shown" "$page" 'broken: files differ'
