@@ -1,5 +1,6 @@
 """Queue, cancel, batches, prefix cache: what the engine owes to requests that share it."""
 import json
+import os
 import socket
 import threading
 import time
@@ -16,7 +17,8 @@ def slow(tmp, *options):
     """A model slow enough to be caught at work."""
     from serving import synthetic
 
-    return synthetic(tmp, "slow", "qwen2", "--layers", "8", "--d-model", "512", "--d-ff", "2048", "--heads", "8", "--kv-heads", "2")
+    layers = "2" if os.environ.get("GEM_TEST_SHORT") == "1" else "8"  # sanitizers make it slow enough
+    return synthetic(tmp, "slow", "qwen2", "--layers", layers, "--d-model", "512", "--d-ff", "2048", "--heads", "8", "--kv-heads", "2")
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ static void check_model(gem_model *m, int32_t n, int32_t step)
     for (int kind = 0; kind < 3; kind++) {
         gem_sampler_options so = sampler_options(kind);
         plain_run p = long_run(m, &so, prompt, 40, n);
-        check_acceptance_lengths(&p, m, &so, SLOW_BUILD ? 8 : step);
+        check_acceptance_lengths(&p, m, &so, SLOW_BUILD ? 20 : step);
         gem_drafter *d;
         assert_int_equal(gem_drafter_ngram(&d, NULL), GEM_OK);
         check_speculation(&p, m, &so, d, GEM_DRAFT_MAX, "ngram");
