@@ -216,7 +216,8 @@ class Rate:
 
     def _run(self):
         while not self.stop:
-            stream = self.s.chat_stream("tell", max_tokens=3000, logit_bias=ENDLESS, temperature=0)
+            # short ones: a token of a long answer takes longer, and windows would fall on other parts of it
+            stream = self.s.chat_stream("tell", max_tokens=200, logit_bias=ENDLESS, temperature=0)
             for _ in stream.lines():
                 if self.stop:
                     break
