@@ -593,6 +593,10 @@ static gem_json *copy_tree(gem_json_doc *doc, gem_json *parent, const char *name
 gem_json *gem_json_put_copy(gem_json_doc *doc, gem_json *parent, const char *name,
                             const gem_json *v)
 {
+    if (!v) {
+        memset(&doc->spare, 0, sizeof(doc->spare));
+        return &doc->spare;
+    }
     return copy_tree(doc, parent, name, name ? strlen(name) : 0, v);
 }
 

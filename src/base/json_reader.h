@@ -80,7 +80,8 @@ gem_json *gem_json_put_string(gem_json_doc *doc, gem_json *parent, const char *n
 gem_json *gem_json_put_number(gem_json_doc *doc, gem_json *parent, const char *name, double value);
 gem_json *gem_json_put_int(gem_json_doc *doc, gem_json *parent, const char *name, int64_t value);
 gem_json *gem_json_put_bool(gem_json_doc *doc, gem_json *parent, const char *name, bool value);
-/* Deep copy of v, which may belong to another document. */
+/* Deep copy of v, which may belong to another document. NULL: nothing is put, as when memory is
+ * out. */
 gem_json *gem_json_put_copy(gem_json_doc *doc, gem_json *parent, const char *name,
                             const gem_json *v);
 /* Replace the text of a STRING node. */

@@ -213,7 +213,10 @@ static double check_print_config(const ev_gate *g, const config *c)
             ev_gate_digest(g, "model-digest", "print-config.json", c->model,
                            ev_text(d.root, "model_sha256"));
         gem_json_put_number(g->j->json, g->j->root, "kv_bytes", isnan(bytes) ? 0 : bytes);
-        gem_json_put_copy(g->j->json, g->j->root, "model", ev_at(d.root, "model"));
+        const gem_json *model = ev_at(d.root, "model");
+        ev_check(g->j, model && model->type == GEM_JSON_OBJECT, "model",
+                 "print-config says what the model is", "%s", ev_text(model, "name"));
+        gem_json_put_copy(g->j->json, g->j->root, "model", model);
     }
     ev_doc_free(&d);
     return bytes;

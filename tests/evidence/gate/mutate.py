@@ -6,7 +6,10 @@ import sys
 
 
 def holds(command):
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+    code = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+    if code < 0 or code > 4:
+        sys.exit(f"{command[0]} ended with {code}")  # it must refuse, not crash; the flipped file is left as it is
+    return code == 0
 
 
 folder, command = sys.argv[1], sys.argv[2:]
