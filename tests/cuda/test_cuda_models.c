@@ -20,7 +20,7 @@ static gem_model *open_on(const char *backend, const char *path, gem_model_optio
     gem_model *m = NULL;
     gem_error err = {0};
     const gem_engine_options e = {.n_logits = logits, .ops = gem_backend_find(backend)};
-    o.isa = NULL;
+    if (strcmp(backend, "cuda") != 0) o.isa = NULL;
     if (gem_model_open_engine(&m, path, &o, &e, &err) != GEM_OK) {
         printf("%s: %s\n", backend, err.text);
         return NULL;
@@ -331,6 +331,9 @@ int main(int argc, char **argv)
         x.d = 512, x.ff = 1024, x.heads = 8, x.kv_heads = 2, x.hd = 64;
         x.linear = types[i], x.embd = types[i];
         tiny_one(gem_dtype_get(types[i])->name, x, (gem_model_options){.kv_type = GEM_KV_F16});
+        if (i < 2)
+            tiny_one("kept as f16", x,
+                     (gem_model_options){.kv_type = GEM_KV_F16, .isa = ",weights=f16"});
     }
     printf("%d failed\n", n_failed);
     return n_failed != 0;

@@ -127,7 +127,8 @@ static void check_trace(world *w, const char *label, int32_t n)
             const gem_op_kind kind = w->m->plan.op[i].kind;
             sum += op_ns[i];
             if (kind == GEM_OP_ATTEND) attend += op_ns[i];
-            idle += op_ns[i] == 0 && kind != GEM_OP_QKV && kind != GEM_OP_GLU;
+            idle +=
+                op_ns[i] == 0 && kind != GEM_OP_QKV && kind != GEM_OP_GLU && kind != GEM_OP_CONV;
         }
         parts = t.score_ns + t.normalization_ns + t.value_ns;
         check(memcmp(x, plain, bytes) == 0, "a traced run has the ordinary bits", label, n);
@@ -186,7 +187,8 @@ static void check_seed(const char *label, const char *path, int kv_type)
             differ += memcmp(k[0], k[1], bytes) != 0 || memcmp(v[0], v[1], bytes) != 0;
             seen++;
         }
-    check(differ == 0 && seen >= 9 * cpu.m->plan.n_layers, "positions whose seeded keys or values differ", label, differ);
+    check(differ == 0 && seen >= 9 * cpu.m->plan.n_layers,
+          "positions whose seeded keys or values differ", label, differ);
     static const int32_t rows[] = {1, 32};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const size_t n = (size_t)rows[i] * (size_t)cpu.m->plan.n_vocab;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WH_BYTES = 256 << 20, SMEM_RESERVED = 1024, MARGIN_BYTES = 256 << 20 };
+enum { WH_BYTES = 512 << 20, SMEM_RESERVED = 1024, MARGIN_BYTES = 256 << 20 };
 enum { MAX_NORM = 12 * 1024 }; /* values of a row that is normed */
 
 gem_status gem_cuda_fail(gem_error *err, cudaError_t e, const char *what)
@@ -86,7 +86,7 @@ static bool read_route(gem_backend *be, const char *at, size_t len)
 {
     static const char *const names[] = {"launch=pdl",  "launch=graph", "launch=stream",
                                         "linear=blas", "linear=tile",  "attend=ref",
-                                        "delta=rows"};
+                                        "delta=rows",  "weights=f16"};
     size_t i = 0;
     while (i < ARRAY_LEN(names) && (strlen(names[i]) != len || memcmp(at, names[i], len) != 0))
         i++;
@@ -94,6 +94,7 @@ static bool read_route(gem_backend *be, const char *at, size_t len)
     be->own_tile = be->own_tile || i == 4;
     be->attend_ref = be->attend_ref || i == 5;
     be->delta_rows = be->delta_rows || i == 6;
+    be->keep_f16 = be->keep_f16 || i == 7;
     return i < ARRAY_LEN(names);
 }
 
@@ -110,10 +111,11 @@ static gem_status read_isa(gem_backend *be, gem_error *err)
         known = *at == ',' && read_route(be, at + 1, len - 1);
     }
     if (known) return GEM_OK;
-    return gem_fail(err, GEM_E_UNSUPPORTED,
-                    "cuda: instruction set %.64s; this device is %s, and behind it may stand "
-                    ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref and ,delta=rows",
-                    be->opt.isa, be->isa);
+    return gem_fail(
+        err, GEM_E_UNSUPPORTED,
+        "cuda: instruction set %.64s; this device is %s, and behind it may stand "
+        ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref ,delta=rows and ,weights=f16",
+        be->opt.isa, be->isa);
 }
 
 static gem_status open_device(gem_backend *be, gem_error *err)
@@ -163,7 +165,8 @@ static void take_work(gem_backend *be)
 {
     const gem_plan *p = be->plan;
     size_t rows = (size_t)be->opt.n_batch, padded = (size_t)gem_round_up(rows, GEM_CUDA_TILE);
-    size_t layers = (size_t)p->n_layers, few = GEM_CUDA_FEW, widest = 32, max_k = 32, partial = 0;
+    size_t layers = (size_t)p->n_layers, few = GEM_CUDA_FEW, widest = 32, max_k = 32, partial = 0,
+           largest = 0;
     bool tiles = be->opt.n_batch > GEM_CUDA_FEW && !be->opt.exact;
     be->work_used = 0;
     for (int b = 0; b < p->n_bufs; b++) {
@@ -174,8 +177,11 @@ static void take_work(gem_backend *be)
         be->part[b] =
             be->n_parts[b] ? take(be, (size_t)be->n_parts[b] * few * ld, sizeof(float)) : NULL;
     }
-    for (size_t i = 0; i < be->n_weights; i++)
-        max_k = GEM_MAX(max_k, (size_t)be->weight[i].k);
+    for (size_t i = 0; i < be->n_weights; i++) {
+        const gem_cuda_weight *w = &be->weight[i];
+        max_k = GEM_MAX(max_k, (size_t)w->k);
+        if (!be->keep_f16 || !w->tiled) largest = GEM_MAX(largest, (size_t)(w->n_rows * w->k));
+    }
     for (int r = 0; r < p->n_ropes; r++) {
         size_t half = (size_t)p->rope[r].n_dims / 2;
         be->freq[r] = take(be, half, sizeof(double));
@@ -209,7 +215,8 @@ static void take_work(gem_backend *be)
     be->attended.scale = take(be, few * (size_t)be->attended.width / 8, sizeof(float));
     be->partial = take(be, partial, sizeof(float));
     be->turn = take(be, be->turns, sizeof(int32_t));
-    be->wh_values = tiles ? GEM_MAX(WH_BYTES / sizeof(uint16_t), GEM_CUDA_TILE * max_k) : 0;
+    be->wh_values =
+        tiles ? GEM_MAX(GEM_MIN(WH_BYTES / sizeof(uint16_t), largest), GEM_CUDA_TILE * max_k) : 0;
     be->wh = take(be, be->wh_values, sizeof(uint16_t));
     be->xh = take(be, tiles ? padded * max_k : 0, sizeof(uint16_t));
     be->scale = take(be, padded, sizeof(float));
@@ -277,15 +284,17 @@ static gem_status forecast(gem_backend *be, gem_error *err)
     cudaError_t e = cudaMemGetInfo(&free_bytes, &all);
     if (e) return gem_cuda_fail(err, e, "asking for free memory");
     size_t state_bytes = be->state_bytes + be->tape_bytes;
-    size_t need = be->arena_bytes + be->kv_bytes + state_bytes + be->work_bytes + MARGIN_BYTES;
+    size_t need = be->arena_bytes + be->wide_bytes + be->kv_bytes + state_bytes + be->work_bytes +
+                  MARGIN_BYTES;
     if (need <= free_bytes) return GEM_OK;
     return gem_fail(
         err, GEM_E_NOMEM,
         "cuda: %.2f GB of weights, %.2f GB of KV cache, %.2f GB of workspace and %.2f GB "
         "of reserve do not fit the %.2f GB that are free of %.2f GB: a smaller context, "
         "fewer sessions or f16 KV take less",
-        (double)be->arena_bytes / 1e9, (double)be->kv_bytes / 1e9, (double)be->work_bytes / 1e9,
-        (double)MARGIN_BYTES / 1e9, (double)free_bytes / 1e9, (double)all / 1e9);
+        (double)(be->arena_bytes + be->wide_bytes) / 1e9, (double)be->kv_bytes / 1e9,
+        (double)be->work_bytes / 1e9, (double)MARGIN_BYTES / 1e9, (double)free_bytes / 1e9,
+        (double)all / 1e9);
 }
 
 static gem_status take_memory(gem_backend *be, gem_error *err)
@@ -356,6 +365,7 @@ static void close_cuda(gem_backend *be)
     for (int i = 0; be->pool && i < be->opt.n_pools; i++)
         if (be->pool[i]) cudaFree(be->pool[i]);
     if (be->arena) cudaFree(be->arena);
+    if (be->wide) cudaFree(be->wide);
     if (be->work) cudaFree(be->work);
     if (be->states) cudaFree(be->states);
     if (be->tapes) cudaFree(be->tapes);
@@ -450,7 +460,7 @@ static void read_kv(const gem_backend *be, int layer, int32_t page, int32_t pos,
 static void stats_cuda(const gem_backend *be, gem_backend_stats *out)
 {
     memset(out, 0, sizeof(*out));
-    out->weights_bytes = be->arena_bytes;
+    out->weights_bytes = be->arena_bytes + be->wide_bytes;
     out->kv_bytes = be->kv_bytes;
     out->workspace_bytes = be->work_bytes;
     out->state_bytes = be->state_bytes;
@@ -495,16 +505,16 @@ static json_t *config_cuda(const gem_backend *be)
         "weight_layout", exact || be->opt.no_repack ? "rows of the file" : "slabs of 16 rows x 256",
         "routes", "linear_few", exact ? "f32" : "slab-mma", "linear_many",
         exact      ? "f32"
-        : be->blas ? "f16+cublaslt"
+        : be->blas ? be->keep_f16 ? "f16-kept+cublaslt" : "f16+cublaslt"
                    : "f16-tile",
         "attention_few", be->attend_ref ? "rows" : "split", "attention_form",
         be->attend_ref ? "rows" : "flash-chunks", "key_chunk", (int)key_chunk(be), "attention_many",
         gem_cuda_attention_many(be), "delta_many",
         be->chunks && !exact && !be->delta_rows ? "chunk64" : "rows", "launch", launch[be->launch],
         "few_rows", GEM_CUDA_FEW, "prefill_tile_rows", (int)be->opt.n_batch, "weights_bytes",
-        (json_int_t)be->arena_bytes, "kv_bytes", (json_int_t)be->kv_bytes, "workspace_bytes",
-        (json_int_t)be->work_bytes, "decode_weight_bytes", (json_int_t)be->decode_bytes,
-        "same_bits",
+        (json_int_t)(be->arena_bytes + be->wide_bytes), "kv_bytes", (json_int_t)be->kv_bytes,
+        "workspace_bytes", (json_int_t)be->work_bytes, "decode_weight_bytes",
+        (json_int_t)be->decode_bytes, "same_bits",
         exact ? "any batch" : "within batches of up to few_rows rows, and within larger ones");
 }
 

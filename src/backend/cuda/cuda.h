@@ -49,8 +49,9 @@ typedef struct gem_cuda_weight {
     const uint8_t *data;           /* device */
     size_t bytes;                  /* there */
     gem_dtype dtype;
-    bool slabs;
+    bool slabs, tiled; /* tiled: the tile route multiplies by it */
     int64_t k, n_rows, row_bytes;
+    const uint16_t *f16; /* device: all rows as f16, or NULL: expanded at each use */
 } gem_cuda_weight;
 
 /* Where kernels run. pdl: a kernel may start before the one before it has ended (it waits on the

@@ -49,10 +49,13 @@ struct gem_backend {
     bool attend_ref;         /* attention of every row by one CTA a head, in f32 */
     bool own_tile;           /* asked for linear_tile */
     bool delta_rows;         /* the delta rule row by row, whole chunks too */
+    bool keep_f16;           /* the tile route's weights stay as f16 beside the others */
     gem_cuda_op *op;         /* owned, [plan->n_ops] */
     gem_cuda_weight *weight; /* owned */
     size_t n_weights;
     uint8_t *arena, *work, **pool; /* device, owned; pool[n_pools] */
+    uint8_t *wide;                 /* device, owned: weights as f16, or NULL */
+    size_t wide_bytes;
     size_t arena_bytes, work_bytes, work_used, kv_bytes, *pool_bytes;
     uint64_t decode_bytes;
     size_t last_append; /* index of the last op that appends to the KV cache */

@@ -34,9 +34,10 @@ static gem_cuda_view plain(const gem_backend *be, gem_buf b)
 
 /* ---- linear ---- */
 
-/* Rows of a weight that are expanded at a time. */
+/* Rows of a weight that are multiplied at a time. */
 static int64_t piece_rows(const gem_backend *be, const gem_cuda_weight *w)
 {
+    if (w->f16) return w->n_rows;
     return (int64_t)(be->wh_values / (size_t)w->k) / GEM_CUDA_TILE * GEM_CUDA_TILE;
 }
 
@@ -61,14 +62,15 @@ static cudaError_t tile(const pass *p, const gem_cuda_weight *w, void *y, int64_
     cudaError_t e = cudaSuccess;
     for (int64_t r = 0; r < w->n_rows && !e; r += most) {
         int64_t n = GEM_MIN(most, w->n_rows - r);
-        e = gem_cuda_expand(&be->s, w, r, n, be->wh);
+        const uint16_t *wh = w->f16 ? w->f16 : be->wh;
+        if (!w->f16) e = gem_cuda_expand(&be->s, w, r, n, be->wh);
         if (e) break;
         if (whole && be->blas &&
-            gem_cuda_blas_linear(be->blas, &be->s, be->xh, be->wh, p->n, n, w->k,
+            gem_cuda_blas_linear(be->blas, &be->s, be->xh, wh, p->n, n, w->k,
                                  (uint8_t *)y + r * (half ? 2 : 4), ldy, half, be->blas_work))
             continue;
         if (half) return cudaErrorLaunchFailure; /* half_fits has asked */
-        e = gem_cuda_linear_tile(&be->s, be->xh, be->wh, p->n, n, w->k, (float *)y + r, ldy);
+        e = gem_cuda_linear_tile(&be->s, be->xh, wh, p->n, n, w->k, (float *)y + r, ldy);
     }
     return e;
 }
@@ -487,6 +489,7 @@ static cudaError_t one_op(pass *p, const gem_cuda_op *o)
 static bool rides(const pass *p, const gem_cuda_op *o)
 {
     if (o->op->kind == GEM_OP_QKV) return p->raw.n_heads > 0;
+    if (o->op->kind == GEM_OP_CONV) return p->conv != NULL;
     return o->op->kind == GEM_OP_GLU &&
            ((few_rows(p) && o > p->be->op && o[-1].joint) || p->source == GEM_CUDA_FROM_GATED);
 }

@@ -205,6 +205,11 @@ static bool delta_once(const gem_backend *be, size_t i)
     return true;
 }
 
+static size_t f16_bytes(const gem_cuda_weight *w)
+{
+    return (size_t)gem_round_up((uint64_t)(w->n_rows * w->k) * sizeof(uint16_t), ALIGN);
+}
+
 /* Gate and up in one weight: of one type, in one slice, without bias, for the glu behind them. */
 static bool joint(const gem_backend *be, size_t i)
 {
@@ -243,8 +248,10 @@ gem_status gem_cuda_plan_weights(gem_backend *be, gem_error *err)
         }
         for (int j = 0; op->kind == GEM_OP_LINEAR && !o->joint && j < op->linear.n; j++)
             o->w[j] = add(be, op->linear.w[j], NULL);
-        for (int j = 0; op->kind != GEM_OP_EMBED && j < GEM_CUDA_LINEARS && o->w[j]; j++)
+        for (int j = 0; op->kind != GEM_OP_EMBED && j < GEM_CUDA_LINEARS && o->w[j]; j++) {
             be->decode_bytes += o->w[j]->bytes;
+            if (op->kind == GEM_OP_LINEAR) be->weight[o->w[j] - be->weight].tiled = true;
+        }
         vectors(be, o, count_vector, &total);
     }
     for (size_t i = 0; i < p->n_ops; i++) {
@@ -264,6 +271,11 @@ gem_status gem_cuda_plan_weights(gem_backend *be, gem_error *err)
                             be->weight[i].tensor->name);
     }
     be->arena_bytes = total;
+    be->keep_f16 = be->keep_f16 && !be->opt.exact && be->opt.n_batch > GEM_CUDA_FEW;
+    for (size_t i = 0; i < be->n_weights && be->keep_f16; i++)
+        if (be->weight[i].tiled &&
+            !gem_add_ok(be->wide_bytes, f16_bytes(&be->weight[i]), &be->wide_bytes))
+            return gem_fail(err, GEM_E_NOMEM, "cuda: weights as f16 do not fit the address space");
     return GEM_OK;
 }
 
@@ -342,6 +354,22 @@ static void upload_vector(void *ctx, const float **slot, const float *v, int64_t
     l->at += gem_round_up(bytes, ALIGN);
 }
 
+/* The tile route's weights once and for all. */
+static cudaError_t widen(gem_backend *be)
+{
+    uint8_t *at;
+    cudaError_t e = cudaMalloc((void **)&be->wide, be->wide_bytes);
+    at = be->wide;
+    for (size_t i = 0; i < be->n_weights && !e; i++) {
+        gem_cuda_weight *w = &be->weight[i];
+        if (!w->tiled) continue;
+        e = gem_cuda_expand(&be->s, w, 0, w->n_rows, (uint16_t *)(void *)at);
+        w->f16 = (const uint16_t *)(const void *)at;
+        at += f16_bytes(w);
+    }
+    return e;
+}
+
 gem_status gem_cuda_load_weights(gem_backend *be, gem_error *err)
 {
     loader l = {.be = be};
@@ -357,6 +385,7 @@ gem_status gem_cuda_load_weights(gem_backend *be, gem_error *err)
         upload(&l, &be->weight[i]);
     for (size_t i = 0; i < be->plan->n_ops && !l.e; i++)
         vectors(be, &be->op[i], upload_vector, &l);
+    if (!l.e && be->wide_bytes) l.e = widen(be);
     if (!l.e) l.e = cudaStreamSynchronize(be->s.stream);
     for (int i = 0; i < 2; i++) {
         if (l.pinned[i]) cudaFreeHost(l.pinned[i]);

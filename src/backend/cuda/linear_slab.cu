@@ -256,9 +256,11 @@ __global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant
     own.slabs = len;
     const int n_runs = (N > 1 ? a.n : 1) * len;
     dependency_wait();
-    if (FROM == GEM_CUDA_FROM_PACKED) { /* by way of the slots that are not filled yet */
-        put_packed<T>(own, a.in.packed, n_runs, first_slab, warp, lane, ring + a.early * bytes,
-                      (a.stages - a.early) * bytes / 128);
+    if (FROM == GEM_CUDA_FROM_PACKED && N == 1) {
+        put_packed<T>(own, a.in.packed, n_runs, first_slab, warp, lane);
+    } else if (FROM == GEM_CUDA_FROM_PACKED) { /* by way of the slots that are not filled yet */
+        put_packed_rows<T>(own, a.in.packed, n_runs, first_slab, warp, lane, ring + a.early * bytes,
+                           (a.stages - a.early) * bytes / 128);
 #if __CUDA_ARCH__ >= 900
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies come over them */
         __syncwarp();

@@ -118,15 +118,23 @@ __global__ void __launch_bounds__(THREADS) recurrent_few(const __grid_constant__
                               lot == 0};
     float4 taps[KINDS];
     float past[KINDS][TAIL], now[KINDS];
+    /* raw inputs of the last positions before the run: as raw_input finds them */
+    const float *raw[TAIL];
+#pragma unroll
+    for (int j = 0; j < TAIL; j++) {
+        const int32_t pos = g.pos - TAIL + j, start = g.pos - t;
+        raw[j] = pos < 0        ? NULL
+                 : pos >= start ? ring_of(c, g.tape, pos)
+                                : state_of(c, slot_of(c, seq, chunk)) + state_floats(c.r) -
+                                      (int64_t)(start - pos) * channels(c.r);
+    }
 #pragma unroll
     for (int i = 0; i < KINDS; i++) {
         taps[i] = is[i] ? *(const float4 *)(a.taps + channel[i] * GEM_CONV_TAPS)
                         : make_float4(0, 0, 0, 0);
-#pragma unroll 1
-        for (int j = 0; j < TAIL; j++) {
-            const float x = is[i] ? raw_input(c, a.raw, seq, g.pos - TAIL + j, channel[i]) : 0.0f;
-            past[i][0] = past[i][1], past[i][1] = past[i][2], past[i][2] = x;
-        }
+#pragma unroll
+        for (int j = 0; j < TAIL; j++)
+            past[i][j] = is[i] && raw[j] ? raw[j][channel[i]] : 0.0f;
     }
     const int32_t *row = c.order + g.first;
     cluster_meet(); /* all are there: their shared memory may be written */

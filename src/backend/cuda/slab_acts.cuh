@@ -105,13 +105,79 @@ __device__ __noinline__ void put_gated(const acts &s, const gem_cuda_slab_in &in
     }
 }
 
-/* Packed runs i, i + 16, ... of the n_runs = rows x slabs: all that a warp has are on their way at
- * once, octets to where their fragments will stand, in an order in which no bank is hit twice when
- * they are read turned; octet scales to `spare`, 128 bytes a run, `room` of them. The scales of a
- * run become one; powers of two move nothing but what falls below f16's least number. */
+/* A packed run: h: pair t = lane % 4 of the four octets of block lane / 4, own: their scales. The
+ * scales of a run become one; powers of two move nothing but what falls below f16's least number.
+ */
+template <int T>
+__device__ inline void put_packed_run(const acts &s, int row, int ks, uint32_t h[4], float4 own,
+                                      int lane)
+{
+    const int block = lane / 4, t = lane % 4;
+    float top = fmaxf(fmaxf(own.x, own.y), fmaxf(own.z, own.w));
+    for (int m = 4; m < 32; m *= 2)
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, m));
+    if (top == 0) top = 1;
+    const float down = inverse(top), f[4] = {own.x, own.y, own.z, own.w};
+    float sum[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const __half2 x = __hmul2(*(const __half2 *)&h[j], __float2half2_rn(f[j] * down));
+        const float2 y = __half22float2(x);
+        h[j] = *(const uint32_t *)&x;
+        sum[j] = y.x + y.y;
+    }
+    *(uint4 *)(s.frag + row * s.frag_ld + 512 * ks + 16 * lane) =
+        make_uint4(h[0], h[1], h[2], h[3]);
+    const bool sixteen = T == GEM_DTYPE_Q6_K;
+    float lo = sum[0] + sum[1], hi = sum[2] + sum[3];
+    if (!sixteen) lo += hi;
+    for (int m = 1; m < 4; m *= 2) {
+        lo += __shfl_xor_sync(~0u, lo, m);
+        if (sixteen) hi += __shfl_xor_sync(~0u, hi, m);
+    }
+    __half *out = (__half *)(s.sums + row * s.sum_ld + sum_bytes(T) * ks);
+    const int n = sixteen ? 16 : 8;
+    if (t < n / 8) { /* a block's sum, or a half block's: high and low */
+        const float x = t ? hi : lo;
+        const __half high = __float2half_rn(x);
+        out[n / 8 * block + t] = high;
+        out[n + n / 8 * block + t] = __float2half_rn(x - __half2float(high));
+    }
+    if (lane == 0) s.scale[row * s.slabs + ks] = top;
+}
+
+/* Packed runs of one row, two of a warp at once. */
 template <int T>
 __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n_runs, int slab0,
-                                  int warp, int lane, uint8_t *spare, int room)
+                                  int warp, int lane)
+{
+#pragma unroll 1
+    for (int i = warp; i < n_runs; i += 2 * SLAB_WARPS) {
+        uint32_t h[2][4];
+        float4 own[2];
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            const int64_t at = slab0 + i + u * SLAB_WARPS;
+            if (i + u * SLAB_WARPS >= n_runs) continue;
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                h[u][j] =
+                    __ldcg((const uint32_t *)p.h + 128 * at + 16 * (lane / 4) + 4 * j + lane % 4);
+            own[u] = __ldcg((const float4 *)p.scale + 8 * at + lane / 4);
+        }
+#pragma unroll
+        for (int u = 0; u < 2; u++)
+            if (i + u * SLAB_WARPS < n_runs)
+                put_packed_run<T>(s, 0, i + u * SLAB_WARPS, h[u], own[u], lane);
+    }
+}
+
+/* Of several rows: all runs of a warp are on their way at once, octets to where their fragments
+ * will stand, in an order in which no bank is hit twice when they are read turned; their scales to
+ * `spare`, 128 bytes a run, `room` of them. */
+template <int T>
+__device__ inline void put_packed_rows(const acts &s, const gem_cuda_packed &p, int n_runs,
+                                       int slab0, int warp, int lane, uint8_t *spare, int room)
 {
     const int block = lane / 4, t = lane % 4, turn = block / 2 % 4;
 #pragma unroll 1
@@ -136,43 +202,14 @@ __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n
         row = row0, ks = i0 - row0 * s.slabs, scales = spare;
 #pragma unroll 1
         for (int i = i0; i < end; i += SLAB_WARPS, scales += 128, step()) {
-            uint8_t *frag = s.frag + row * s.frag_ld + 512 * ks;
+            const uint8_t *frag = s.frag + row * s.frag_ld + 512 * ks + 64 * block + 4 * t;
             const float4 own = *(const float4 *)(scales + 16 * block);
-            uint32_t h[4]; /* pair t of the block's octets */
+            uint32_t h[4];
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                h[j] = *(const uint32_t *)(frag + 64 * block + 16 * (j ^ turn) + 4 * t);
+                h[j] = *(const uint32_t *)(frag + 16 * (j ^ turn));
             __syncwarp();
-            float top = fmaxf(fmaxf(own.x, own.y), fmaxf(own.z, own.w));
-            for (int m = 4; m < 32; m *= 2)
-                top = fmaxf(top, __shfl_xor_sync(~0u, top, m));
-            if (top == 0) top = 1;
-            const float down = inverse(top), f[4] = {own.x, own.y, own.z, own.w};
-            float sum[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const __half2 x = __hmul2(*(const __half2 *)&h[j], __float2half2_rn(f[j] * down));
-                const float2 y = __half22float2(x);
-                h[j] = *(const uint32_t *)&x;
-                sum[j] = y.x + y.y;
-            }
-            *(uint4 *)(frag + 16 * lane) = make_uint4(h[0], h[1], h[2], h[3]);
-            const bool sixteen = T == GEM_DTYPE_Q6_K;
-            float lo = sum[0] + sum[1], hi = sum[2] + sum[3];
-            if (!sixteen) lo += hi;
-            for (int m = 1; m < 4; m *= 2) {
-                lo += __shfl_xor_sync(~0u, lo, m);
-                if (sixteen) hi += __shfl_xor_sync(~0u, hi, m);
-            }
-            __half *out = (__half *)(s.sums + row * s.sum_ld + sum_bytes(T) * ks);
-            const int n = sixteen ? 16 : 8;
-            if (t < n / 8) { /* a block's sum, or a half block's: high and low */
-                const float x = t ? hi : lo;
-                const __half high = __float2half_rn(x);
-                out[n / 8 * block + t] = high;
-                out[n + n / 8 * block + t] = __float2half_rn(x - __half2float(high));
-            }
-            if (lane == 0) s.scale[row * s.slabs + ks] = top;
+            put_packed_run<T>(s, row, ks, h, own, lane);
         }
         __syncwarp();
     }
