@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WH_BYTES = 512 << 20, SMEM_RESERVED = 1024, MARGIN_BYTES = 256 << 20 };
+enum { WH_BYTES = 256 << 20, SMEM_RESERVED = 1024, MARGIN_BYTES = 256 << 20 };
 enum { MAX_NORM = 12 * 1024 }; /* values of a row that is normed */
 
 gem_status gem_cuda_fail(gem_error *err, cudaError_t e, const char *what)

@@ -1,13 +1,13 @@
 /* recurrent_many.cu - around the delta rule of many rows: the short convolution, and the gated norm
  * that goes straight to the next product's f16. Bound: memory; a value is read and written once.
- * Convolution: a thread takes four channels of 16 rows, so that a raw input is read once and not
+ * Convolution: a thread takes four channels of 32 rows, so that a raw input is read once and not
  * four times. Figures: docs/cuda.md. */
 #include "backend/cuda/recurrent.cuh"
 
 namespace
 {
 
-enum { CONV_CTA = 128, CONV_ROWS = 16, AHEAD = 8, FINISH_CTA = 256, WARPS = FINISH_CTA / 32 };
+enum { CONV_CTA = 128, CONV_ROWS = 32, AHEAD = 8, FINISH_CTA = 256, WARPS = FINISH_CTA / 32 };
 enum { FINISH_DIM = 128, FINISH_HEADS = 8 /* of a warp */ };
 
 /* Four values of a view of one part. */
@@ -63,11 +63,16 @@ __global__ void __launch_bounds__(CONV_CTA)
                 seq = s;
 #pragma unroll
                 for (int j = 0; j < TAIL; j++) {
+                    const int32_t there = pos - TAIL + j;
                     if (!in) continue;
-                    past[j] = make_float4(raw_input(c, src, s, pos - TAIL + j, channel),
-                                          raw_input(c, src, s, pos - TAIL + j, channel + 1),
-                                          raw_input(c, src, s, pos - TAIL + j, channel + 2),
-                                          raw_input(c, src, s, pos - TAIL + j, channel + 3));
+                    if (there >= g.pos) {
+                        past[j] = view_quad(src, c.order[g.first + there - g.pos], channel);
+                        continue;
+                    }
+                    past[j] = make_float4(raw_input(c, src, s, there, channel),
+                                          raw_input(c, src, s, there, channel + 1),
+                                          raw_input(c, src, s, there, channel + 2),
+                                          raw_input(c, src, s, there, channel + 3));
                 }
             }
             const float4 x = now[i];
