@@ -173,8 +173,17 @@ static void rate(const gem_state_seq *s)
     }
 }
 
-/* Free the slot that will be missed least, in every table that names it. */
-static void give_up(gem_state_store *st)
+/* What a sequence of the batch at hand passes through and does not keep may have become another's:
+ * it passes through its last two instead, in turns, and writes them again when it comes to them,
+ * since its chunks follow each other. */
+static void pass_through_own(gem_state_seq *s)
+{
+    for (int32_t c = s->reads + 1; s->reads >= 0 && c + 1 < s->end; c++)
+        if (s->slot[c] < 0) s->run[c] = s->run[s->end - ((s->end - c) & 1)];
+}
+
+/* Free the slot that will be missed least, in every table that names it. `taker`: who appends. */
+static void give_up(gem_state_store *st, const gem_state_seq *taker)
 {
     int32_t least = 0;
     for (int32_t i = 0; i < st->n_slots; i++)
@@ -184,9 +193,11 @@ static void give_up(gem_state_store *st)
     for (int32_t i = 1; i < st->n_slots; i++)
         if (st->missed[i] < st->missed[least]) least = i;
     assert(st->missed[least] < KEEP);
-    for (gem_state_seq *s = st->seqs; s; s = s->next)
+    for (gem_state_seq *s = st->seqs; s; s = s->next) {
         for (int32_t c = 1; c <= s->end; c++)
             if (s->slot[c] == least) forget(s, c);
+        if (s != taker) pass_through_own(s);
+    }
     assert(st->n_free == 1);
 }
 
@@ -200,7 +211,7 @@ void gem_state_append(gem_state_seq *s, int32_t pos, int32_t n)
     s->run[s->end] = s->slot[s->end];
     for (int32_t last = (pos + n) / GEM_PAGE; s->end < last;) {
         s->end++;
-        if (st->n_free == 0) give_up(st); /* not what is read, nor the one before */
+        if (st->n_free == 0) give_up(st, s); /* not what is read, nor the one before */
         int32_t slot = st->free[--st->n_free];
         assert(st->refs[slot] == 0);
         st->refs[slot] = 1;
@@ -235,7 +246,7 @@ int32_t gem_state_put(gem_state_seq *s, int32_t c)
     assert(c > 0 && c <= s->end && s->slot[c] < 0);
     if (st->n_free == 0) {
         if (c + 1 < s->end) return -1; /* only the last two are owed to a sequence */
-        give_up(st);
+        give_up(st, s);
     }
     int32_t slot = st->free[--st->n_free];
     st->refs[slot] = 1;

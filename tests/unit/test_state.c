@@ -391,6 +391,51 @@ static void test_rows_of_sessions_in_debt(void **state)
     close_clean(m);
 }
 
+/* Prompts of several sequences in one batch, with memory for what each is owed and no more: while
+ * they run, no slot is two sequences', and the last two of each are its own for good. */
+static void test_sequences_of_a_batch_share_no_slot(void **state)
+{
+    (void)state;
+    enum { N = 3, CHUNKS = 9 };
+    for (int32_t spare = 0; spare < 2 * CHUNKS; spare++) {
+        gem_state_store *st;
+        gem_state_seq s[N];
+        gem_error err = {0};
+        assert_int_equal(gem_state_open(&st, N * GEM_STATE_SLOTS + spare, MAX_CTX, &err), GEM_OK);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(gem_state_seq_init(&s[i], st, false, &err), GEM_OK);
+        for (int32_t at = 0; at < 3; at++) {
+            const int32_t from = at * CHUNKS * GEM_PAGE;
+            for (int i = 0; i < N; i++) {
+                assert_true(gem_state_covers(&s[i], from));
+                gem_state_append(&s[i], from, CHUNKS * GEM_PAGE);
+            }
+            for (int i = 0; i < N; i++) {
+                assert_int_equal(s[i].run[s[i].end], s[i].slot[s[i].end]);
+                assert_int_equal(s[i].run[s[i].end - 1], s[i].slot[s[i].end - 1]);
+                for (int32_t c = s[i].reads + 1; c <= s[i].end; c++) {
+                    if (c > 1 && s[i].run[c] == s[i].run[c - 1])
+                        fail_msg("spare %d, round %d, sequence %d: boundaries %d and %d (of %d to "
+                                 "%d) pass through slot %d",
+                                 spare, at, i, c - 1, c, s[i].reads, s[i].end, s[i].run[c]);
+                    if (s[i].slot[c] >= 0) assert_int_equal(s[i].run[c], s[i].slot[c]);
+                    for (int k = 0; k < N; k++)
+                        for (int32_t d = 1; k != i && d <= s[k].end; d++) {
+                            if (d >= s[k].reads && d > 0)
+                                assert_int_not_equal(s[i].run[c], s[k].run[d]);
+                            if (s[k].slot[d] >= 0) assert_int_not_equal(s[i].run[c], s[k].slot[d]);
+                        }
+                }
+            }
+            for (int i = 0; i < N; i++)
+                gem_state_commit(&s[i], from, CHUNKS * GEM_PAGE);
+        }
+        for (int i = 0; i < N; i++)
+            gem_state_seq_deinit(&s[i]);
+        gem_state_close(st);
+    }
+}
+
 /* Random walks with every way back, several sessions a batch, budgets from nothing up; the
  * histories say what must come out. */
 static void walk(uint32_t seed, int snapshots)
@@ -597,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_forks_share_states),
         cmocka_unit_test(test_refusals_and_cancelling_change_nothing),
         cmocka_unit_test(test_rows_of_sessions_in_debt),
+        cmocka_unit_test(test_sequences_of_a_batch_share_no_slot),
         cmocka_unit_test(test_random_steps),
         cmocka_unit_test(test_nothing_is_allocated_while_tokens_flow),
         cmocka_unit_test(test_config_and_sizes),

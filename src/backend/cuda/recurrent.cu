@@ -55,6 +55,10 @@ __global__ void keep(gem_cuda_recurrent c, gem_cuda_view raw, const float *rows,
     const gem_cuda_seq g = c.seq[seq];
     const int32_t end = g.pos + g.n, share = (int32_t)blockIdx.z, shares = (int32_t)gridDim.z;
     for (int32_t chunk = g.pos / GEM_PAGE + 1 + share; chunk * GEM_PAGE <= end; chunk += shares) {
+        bool kept = true; /* a slot that is only passed through comes again: its last tail counts */
+        for (int32_t later = chunk + 1; later * GEM_PAGE <= end; later++)
+            kept = kept && slot_of(c, seq, later) != slot_of(c, seq, chunk);
+        if (!kept) continue;
         float *tail = state_of(c, slot_of(c, seq, chunk)) + state_floats(c.r) - TAIL * n;
         for (int j = 0; j < TAIL; j++)
             tail[j * n + channel] = raw_input(c, raw, seq, chunk * GEM_PAGE - TAIL + j, channel);
