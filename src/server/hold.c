@@ -192,7 +192,7 @@ static void mask_all(gem_hold *h, const float *logits)
         size_t len, n;
         int32_t id = o->id[i];
         const char *text = gem_token_bytes(h->m, id, false, &len);
-        if (!len || (h->state == TAGGED && blanks(text, 1))) {
+        if (!len || gem_token_is_end(h->m, id) || (h->state == TAGGED && blanks(text, 1))) {
             if (fits(h, id)) h->masked[id] = logits[id];
         } else if ((n = gem_grammar_accepts(h->g, text, len)) == len) {
             h->masked[id] = logits[id];

@@ -1,5 +1,5 @@
-/* prefix_miss.c - the first token at which a prompt parts from what is held, and the text on both
- * sides: what a client changes from turn to turn is found by it. */
+/* prefix_miss.c - the first token at which a prompt parts from what is held, and, where prompts may
+ * be shown, the text on both sides: what a client changes from turn to turn is found by it. */
 #include "server/job.h"
 #include "server/serve.h"
 
@@ -40,10 +40,13 @@ bool gem_prefix_miss_text(gem_server *s, const gem_job *j, char *out, size_t cap
     gem_bytes b = {0};
     out[0] = 0;
     if (!gem_scheduler_miss(s->scheduler, j, &m)) return false;
-    gem_bytes_printf(&b, "token=%zu; of=%zu; entry=%zu; prompt=", m.at, p->n, m.entry_tokens);
-    put_text(&b, s, p->tokens + m.at, GEM_MIN(p->n - m.at, (size_t)GEM_MISS_TOKENS), cap / 3);
-    gem_bytes_printf(&b, "; held=");
-    put_text(&b, s, m.held, m.n_held, cap / 3);
+    gem_bytes_printf(&b, "token=%zu; of=%zu; entry=%zu", m.at, p->n, m.entry_tokens);
+    if (s->opt.log_prompts) { /* what is held may be somebody else's */
+        gem_bytes_printf(&b, "; prompt=");
+        put_text(&b, s, p->tokens + m.at, GEM_MIN(p->n - m.at, (size_t)GEM_MISS_TOKENS), cap / 3);
+        gem_bytes_printf(&b, "; held=");
+        put_text(&b, s, m.held, m.n_held, cap / 3);
+    }
     bool ok = !b.failed && b.len < cap;
     if (ok) memcpy(out, b.data, b.len + 1);
     gem_bytes_free(&b);

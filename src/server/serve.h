@@ -90,8 +90,8 @@ void gem_watch_cancel_all(gem_server *s, gem_cancel why);
 size_t gem_watch_count(gem_server *s);
 
 /* ---- prefix_miss.c ---- */
-/* "token=57; of=120; entry=300; prompt=... ; held=...": the value of X-Gem-Prefix-Miss, texts
- * percent-encoded to visible ASCII. False, and an empty text: no miss. */
+/* "token=57; of=120; entry=300": the value of X-Gem-Prefix-Miss; with opt.log_prompts also
+ * "; prompt=...; held=...", percent-encoded to visible ASCII. False, and an empty text: no miss. */
 bool gem_prefix_miss_text(gem_server *s, const gem_job *j, char *out, size_t cap);
 
 /* ---- log.c ---- */

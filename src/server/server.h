@@ -23,7 +23,8 @@ typedef struct gem_server_options {
     size_t n_keys;
     const char *allowed_hosts; /* comma-separated, beside loopback names; NULL: none */
     const char *cors_origins;  /* comma-separated origins, or the word localhost; NULL: no CORS */
-    bool strict_model, no_slots, no_metrics, insecure, verbose, log_prompts;
+    bool strict_model, no_slots, no_metrics, insecure, verbose;
+    bool log_prompts; /* X-Gem-Prefix-Miss and the log may show what prompts say */
     bool no_memory_check;
     double drain_s, request_timeout_s; /* 0: no limit of a request */
     int32_t max_tokens;          /* when a request names none; -1: until the context is full */

@@ -41,6 +41,7 @@ gem_status gem_token_order_init(gem_token_order *o, const gem_model *m, int32_t 
     }
     for (int32_t i = 0; i < n_vocab; i++) {
         t[i].bytes = gem_token_bytes(m, i, false, &t[i].len);
+        if (gem_token_is_end(m, i)) t[i].len = 0;
         t[i].id = i;
     }
     qsort(t, n, sizeof(*t), by_bytes);

@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 typedef struct gem_token_order {
-    int32_t *id; /* owned, [n]: by bytes; control tokens, which have no text, come first */
+    int32_t *id; /* owned, [n]: by bytes; first those without text, and those that end an answer */
     uint8_t
         *shared; /* owned, [n]: first bytes that a token shares with the one before, at most 255 */
     int32_t n;

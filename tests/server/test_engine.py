@@ -218,11 +218,13 @@ def test_prefix_cache(kind, request):
 
 
 def test_prefix_miss_names_the_token(tiny):
-    """A client that changes a word of its first message is told which, in the header and the log; one that goes on is not."""
+    """A client that changes a word of its first message is told which, in the header and the log; one that goes on is not.
+    What is held may be somebody else's: texts are shown where the server was told so."""
     old, new = (user(LONG + f" at 10:4{minute} a; b% " + LONG) for minute in (1, 2))
-    with Server(tiny, "--context", "4096", "-T", "0", "--verbose") as s:
-        def miss(messages, **more):
-            code, headers, body = s.post("/v1/chat/completions", dict({"messages": messages, "max_tokens": 2}, **more))
+    with Server(tiny, "--context", "4096", "-T", "0", "--verbose") as plain, \
+            Server(tiny, "--context", "4096", "-T", "0", "--verbose", "--log-prompts") as s:
+        def miss(messages, server=s, **more):
+            code, headers, body = server.post("/v1/chat/completions", dict({"messages": messages, "max_tokens": 2}, **more))
             assert code == 200, body
             return headers.get("x-gem-prefix-miss")
 
@@ -242,7 +244,10 @@ def test_prefix_miss_names_the_token(tiny):
         assert (int(m["token"]), int(m["of"])) == (at, len(a)) and int(m["entry"]) >= len(b)
         assert unquote(m["prompt"]) == text(a[at : at + 6])
         assert unquote(m["held"]) == text(b[at : at + 6]) != text(a[at : at + 6])
-        assert len(s.log(rf"prefix miss: token={at}; of={len(a)}; ")) == 1
+        assert len(s.log(rf"prefix miss: token={at}; of={len(a)}; .*held=")) == 1
+        assert miss(old, plain) is None
+        assert miss(new, plain) == f"token={at}; of={len(a)}; entry={m['entry']}"
+        assert len(plain.log(rf"prefix miss: token={at}; of={len(a)}; entry={m['entry']}$")) == 1
 
 
 def test_prefix_is_kept_after_a_cancel(one):

@@ -40,6 +40,7 @@ static void check_order(const gem_model *m, const gem_token_order *o)
     size_t len, before_len = 0;
     for (int32_t i = 0; i < o->n; i++) {
         const char *text = gem_token_bytes(m, o->id[i], false, &len);
+        if (gem_token_is_end(m, o->id[i])) len = 0;
         size_t k = 0, n = GEM_MIN(len, before_len);
         while (k < n && text[k] == before[k])
             k++;

@@ -11,7 +11,7 @@ static struct {
     const char *config, *host, *alias, *key_file, *allowed_hosts, *cors, *disk_cache;
     int32_t port, parallel, queue, connections, cached, chunk, max_body_mib, max_tokens, disk_mib;
     float drain, timeout;
-    bool strict_model, no_slots, no_metrics, insecure, no_memory_check;
+    bool strict_model, no_slots, no_metrics, insecure, no_memory_check, log_prompts;
     float temperature, top_p, min_p;
     int32_t top_k;
     bool temperature_seen, top_p_seen, top_k_seen;
@@ -83,6 +83,8 @@ static const cli_option options[] = {
      "load though the forecast says that memory will not do", NULL},
     {"no-slots", 0, CLI_FLAG, NULL, &opt.no_slots, 0, 0, "switch GET /slots off", NULL},
     {"no-metrics", 0, CLI_FLAG, NULL, &opt.no_metrics, 0, 0, "switch GET /metrics off", NULL},
+    {"log-prompts", 0, CLI_FLAG, NULL, &opt.log_prompts, 0, 0,
+     "texts of prompts in X-Gem-Prefix-Miss and the log, those of other clients too", NULL},
     CLI_MODEL_OPTIONS(&opt.model),
     {NULL, 0, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL},
 };
@@ -187,6 +189,7 @@ static void settle(gem_server_options *o, const char *path, const key_list *keys
         .insecure = opt.insecure,
         .no_memory_check = opt.no_memory_check,
         .verbose = opt.model.verbose,
+        .log_prompts = opt.log_prompts,
         .drain_s = (double)opt.drain,
         .request_timeout_s = (double)opt.timeout,
         .max_tokens = opt.max_tokens,
