@@ -146,10 +146,11 @@ typedef struct gem_backend_ops {
      * (gem_recurrent_bytes), as this backend lays them out: what was read from one may be written
      * into any other of its pool, of any process with the same build, plan and options, and then
      * means the same. May be called from any thread beside a run that does not use the page or
-     * slot. All four or none are given; NULL: contents cannot leave this backend. */
-    void (*read_page)(const gem_backend *be, int pool, int32_t page, void *out);
+     * slot. Reading is false when the device failed; after a failed write the next run does. All
+     * four or none are given; NULL: contents cannot leave this backend. */
+    bool (*read_page)(const gem_backend *be, int pool, int32_t page, void *out);
     void (*write_page)(gem_backend *be, int pool, int32_t page, const void *in);
-    void (*read_state)(const gem_backend *be, int32_t slot, void *out);
+    bool (*read_state)(const gem_backend *be, int32_t slot, void *out);
     void (*write_state)(gem_backend *be, int32_t slot, const void *in);
     void (*stats)(const gem_backend *be, gem_backend_stats *out);
     /* Routes, tile sizes, memory: for print-config. New reference. */

@@ -17,7 +17,8 @@ gem_status ev_page(gem_bytes *out, const char *dir, const char *title, ev_page_c
 
 /* ---- parts of it (evidence_plot.c) ---- */
 void ev_html(gem_bytes *out, const char *text); /* escaped */
-void ev_html_number(gem_bytes *out, double v);  /* whole ones as they are, else five digits */
+void ev_html_number(gem_bytes *out, double v);  /* whole ones below 1e9 as they are, else
+                                                   five digits */
 
 typedef struct ev_line {
     const char *name; /* borrowed */

@@ -70,12 +70,10 @@ size_t gem_image_states(const gem_checkpoint *c, int32_t from, gem_image_part *o
 bool gem_image_read(const gem_checkpoint *c, const gem_image_part *p, void *out)
 {
     const gem_model *m = c->m;
-    if (p->layer >= 0) {
-        m->ops->read_page(m->be, m->layout.layer_pool[p->layer], p->place, out);
-        return true;
-    }
-    if (c->state.slot[p->index] != p->place) return false;
-    m->ops->read_state(m->be, p->place, out);
+    if (p->layer >= 0)
+        return m->ops->read_page(m->be, m->layout.layer_pool[p->layer], p->place, out);
+    if (c->state.slot[p->index] != p->place || !m->ops->read_state(m->be, p->place, out))
+        return false;
     if (m->edge)
         memcpy((char *)out + gem_recurrent_bytes(&m->plan.recurrent), edge_at(m, p->place),
                edge_bytes(m));

@@ -18,8 +18,9 @@ typedef struct entry {
 
 struct gem_prefix_cache {
     gem_model *m;
-    pthread_mutex_t lock; /* the engine thread holds it to change entries, others to read them */
-    entry *entry;         /* owned, [max] */
+    pthread_mutex_t
+        lock;     /* the engine thread holds it to add and remove entries, others to read them */
+    entry *entry; /* owned, [max] */
     size_t n, max;
     uint64_t clock;
     bool trims;

@@ -286,9 +286,10 @@ static void copy_page(gem_backend *be, int pool, int32_t dst, int32_t src)
            be->pool[pool] + (size_t)src * be->page_bytes[pool], be->page_bytes[pool]);
 }
 
-static void read_page(const gem_backend *be, int pool, int32_t page, void *out)
+static bool read_page(const gem_backend *be, int pool, int32_t page, void *out)
 {
     memcpy(out, be->pool[pool] + (size_t)page * be->page_bytes[pool], be->page_bytes[pool]);
+    return true;
 }
 
 static void write_page(gem_backend *be, int pool, int32_t page, const void *in)

@@ -168,7 +168,7 @@ uint64_t gem_cpu_recurrent_bytes(const gem_backend *be); /* states and tapes */
 gem_status gem_cpu_recurrent_check(const gem_plan *p, gem_error *err);
 gem_status gem_cpu_recurrent_open(gem_backend *be, gem_error *err);
 void gem_cpu_recurrent_close(gem_backend *be);
-void gem_cpu_read_state(const gem_backend *be, int32_t slot, void *out);
+bool gem_cpu_read_state(const gem_backend *be, int32_t slot, void *out);
 void gem_cpu_write_state(gem_backend *be, int32_t slot, const void *in);
 gem_status gem_cpu_recurrent_begin(gem_backend *be, gem_error *err);
 size_t gem_cpu_delta_scratch(const gem_recurrent *r);

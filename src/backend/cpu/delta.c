@@ -157,9 +157,10 @@ void gem_cpu_recurrent_close(gem_backend *be)
     free(be->conv_w);
 }
 
-void gem_cpu_read_state(const gem_backend *be, int32_t slot, void *out)
+bool gem_cpu_read_state(const gem_backend *be, int32_t slot, void *out)
 {
     memcpy(out, state_at(be, slot, 0), gem_recurrent_bytes(&be->plan->recurrent));
+    return true;
 }
 
 void gem_cpu_write_state(gem_backend *be, int32_t slot, const void *in)

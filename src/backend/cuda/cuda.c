@@ -515,7 +515,7 @@ static json_t *config_cuda(const gem_backend *be)
         (json_int_t)(be->arena_bytes + be->wide_bytes), "kv_bytes", (json_int_t)be->kv_bytes,
         "workspace_bytes", (json_int_t)be->work_bytes, "decode_weight_bytes",
         (json_int_t)be->decode_bytes, "same_bits",
-        exact ? "any batch" : "within batches of up to few_rows rows, and within larger ones");
+        exact ? "any batch" : "within batches of up to few_rows rows");
 }
 
 const gem_backend_ops gem_backend_cuda = {

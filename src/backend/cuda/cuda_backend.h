@@ -7,6 +7,8 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/linear_blas.h"
 
+#include <stdatomic.h>
+
 enum {
     GEM_CUDA_MAX_SEQS = 64, /* sequences of one batch */
     GEM_CUDA_LINEARS = GEM_LINEAR_MAX,
@@ -116,6 +118,7 @@ struct gem_backend {
     gem_cuda_tracer *tracer; /* owned; NULL before the first traced run */
     cudaStream_t images;     /* of contents that go out and come in, beside runs */
     cudaEvent_t copied;      /* behind the last copy of a page */
+    _Atomic int image_error; /* cudaError_t of the first copy that failed: the next run's */
 };
 
 enum { GEM_CUDA_MAX_UPDATES = 65536 };
@@ -163,9 +166,9 @@ const char *gem_cuda_attention_many(const gem_backend *be);
 gem_status gem_cuda_image_open(gem_backend *be, gem_error *err);
 void gem_cuda_image_close(gem_backend *be);
 void gem_cuda_copy_page(gem_backend *be, int pool, int32_t dst, int32_t src);
-void gem_cuda_read_page(const gem_backend *be, int pool, int32_t page, void *out);
+bool gem_cuda_read_page(const gem_backend *be, int pool, int32_t page, void *out);
 void gem_cuda_write_page(gem_backend *be, int pool, int32_t page, const void *in);
-void gem_cuda_read_state(const gem_backend *be, int32_t slot, void *out);
+bool gem_cuda_read_state(const gem_backend *be, int32_t slot, void *out);
 void gem_cuda_write_state(gem_backend *be, int32_t slot, const void *in);
 
 #endif

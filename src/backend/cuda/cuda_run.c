@@ -41,12 +41,13 @@ static int64_t piece_rows(const gem_backend *be, const gem_cuda_weight *w)
     return (int64_t)(be->wh_values / (size_t)w->k) / GEM_CUDA_TILE * GEM_CUDA_TILE;
 }
 
-/* Whether a product can leave f16 (linear_blas.h). */
+/* Whether a product may be kept in f16 (linear_blas.h). */
+enum { HALF_MOST_K = 8192 };
 static bool half_fits(const pass *p, const gem_cuda_weight *w, int64_t ldy)
 {
     const gem_backend *be = p->be;
     const int64_t most = piece_rows(be, w);
-    bool fits = be->blas != NULL;
+    bool fits = be->blas != NULL && w->k <= HALF_MOST_K;
     for (int64_t r = 0; r < w->n_rows && fits; r += most)
         fits = gem_cuda_blas_fits(be->blas, p->n, GEM_MIN(most, w->n_rows - r), w->k, ldy, true);
     return fits;
@@ -653,6 +654,8 @@ gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logit
     if (n < 1 || n > be->opt.n_batch)
         return gem_fail(err, GEM_E_ARG, "cuda: a batch of %d rows; 1 to %d are possible", n,
                         be->opt.n_batch);
+    if ((e = (cudaError_t)atomic_load(&be->image_error)))
+        return gem_cuda_fail(err, e, "copying pages or states");
     if (b->n_seqs > be->n_seqs)
         return gem_fail(err, GEM_E_ARG, "cuda: %d sequences in a batch; at most %d are possible",
                         b->n_seqs, be->n_seqs);
