@@ -5,6 +5,7 @@
 #define GEM_CUDA_ATTEND_FLASH_CUH
 
 #include "backend/cuda/mma.cuh"
+#include "backend/cuda/parts.cuh"
 
 namespace flash_parts
 {
@@ -77,24 +78,6 @@ __device__ inline void load_queries(uint8_t *qs, const gem_cuda_queries &q, int6
             h[2] = __floats2half2_rn(w.x, w.y), h[3] = __floats2half2_rn(w.z, w.w);
         }
         *(uint4 *)(qs + at_chunk(HD, r, c)) = *(uint4 *)h;
-    }
-}
-
-/* A lane's values of one row of the result, o[..][at], times f; N columns of 8 dims from dim d. */
-template <int N>
-__device__ __forceinline__ void store_row(const gem_cuda_queries &q, int64_t row, int64_t h, int hd,
-                                          int d, float (*o)[4], int at, float f)
-{
-    float *out = q.dst + row * q.ld_dst + h * hd + d;
-    const float *gate = q.data + row * q.ld + h * q.stride + hd + d;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float2 x = make_float2(o[i][at] * f, o[i][at + 1] * f);
-        if (q.gated) {
-            x.x *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * i)));
-            x.y *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * i + 1)));
-        }
-        *(float2 *)(out + 8 * i) = x;
     }
 }
 

@@ -218,17 +218,7 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wide(args a)
         const float f = 1.0f / (red[r] + red[ROWS + r]);
         const int64_t row = b.row + r / group, h = head * group + r % group;
         const int d = wg * 256 + 2 * t;
-        float *out = a.q.dst + row * a.q.ld_dst + h * HD + d;
-        const float *gate = a.q.data + row * a.q.ld + h * a.q.stride + HD + d;
-#pragma unroll
-        for (int j = 0; j < 32; j++) {
-            float2 x = make_float2(o[4 * j + 2 * u] * f, o[4 * j + 2 * u + 1] * f);
-            if (a.q.gated) {
-                x.x *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * j)));
-                x.y *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * j + 1)));
-            }
-            *(float2 *)(out + 8 * j) = x;
-        }
+        store_row<32>(a.q, row, h, HD, d, (float(*)[4])o, 2 * u, f);
     }
 #else
     (void)a;

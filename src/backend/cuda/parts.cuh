@@ -112,4 +112,22 @@ __device__ inline void put_four(const gem_cuda_queries &q, int64_t r, int64_t h,
     if (d % 8 == 0) q.packed.scale[at / 8] = top == 0 ? 0.0f : inverse(up);
 }
 
+/* A lane's values of one row of the result, o[..][at], times f; N columns of 8 dims from dim d. */
+template <int N>
+__device__ __forceinline__ void store_row(const gem_cuda_queries &q, int64_t row, int64_t h, int hd,
+                                          int d, float (*o)[4], int at, float f)
+{
+    float *out = q.dst + row * q.ld_dst + h * hd + d;
+    const float *gate = q.data + row * q.ld + h * q.stride + hd + d;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float2 x = make_float2(o[i][at] * f, o[i][at + 1] * f);
+        if (q.gated) {
+            x.x *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * i)));
+            x.y *= 1.0f / (1.0f + expf(-__ldcg(gate + 8 * i + 1)));
+        }
+        *(float2 *)(out + 8 * i) = x;
+    }
+}
+
 #endif
