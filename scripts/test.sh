@@ -92,7 +92,7 @@ fi
 if [ "$cuda" = yes ] && { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }; then
     step "building the CUDA backend and its tests"
     if run_logged build/test-cuda.log cmake --preset cuda -DGEM_CUDA_ARCHS=90a &&
-        run_logged build/test-cuda.log cmake --build --preset cuda --target test_cuda_ops --target test_cuda_models; then
+        run_logged build/test-cuda.log cmake --build --preset cuda --target test_cuda_ops test_cuda_models test_cuda_trace; then
         tests build/cuda -R 'gem\.cuda_'
     else
         failed=$((failed + 1))

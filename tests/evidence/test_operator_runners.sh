@@ -35,11 +35,12 @@ refuses oracle "the oracle fails" GEM_GATE_ORACLE=false "$s/run-score-tile8-gate
 GEM_GATE_ORACLE=$tmp/none expect 3 "no oracle" "$s/run-score-tile8-gate.sh" "$tmp/model.gguf" "$tmp/none-run"
 GEM_MODEL_SHA256=ABC expect 2 "no digest" "$s/run-score-tile8-gate.sh" "$tmp/model.gguf" "$tmp/none-run"
 
-# the host gets hot while the first length runs: ended by the monitor
+# the host gets hot while the first length runs, behind a clean snapshot: ended by the monitor
 at_work() { compgen -G "$dir/.part.*/$1" >/dev/null; }
+seen_clean() { at_work "$1" && grep -qs '"clean": *true' "$dir"/.part.*/host-monitor.ndjson; }
 rm -rf "$dir"
 FAKE_SLEEP=20 background "$s/run-bq8-bk128-gate.sh" "$dir"
-holds "at work" until_there 60 at_work attention-4k.json
+holds "at work" until_there 60 seen_clean attention-4k.json
 echo macos-hot >"$tmp/host"
 code=0
 wait "$run" || code=$?
