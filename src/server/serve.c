@@ -22,8 +22,10 @@ typedef struct life {
     struct MHD_Daemon *http;
     pthread_t engine, watch;
     bool engine_started, watch_started;
-    _Atomic bool watch_stop;
-    bool loaded; /* said so */
+    pthread_mutex_t watch_lock;
+    pthread_cond_t watch_wake;
+    bool watch_stop; /* under watch_lock */
+    bool loaded;     /* said so */
 } life;
 
 /* ---- before listening ---- */
@@ -162,11 +164,31 @@ static void *engine_main(void *arg)
 static void *watch_main(void *arg)
 {
     life *l = arg;
-    while (!atomic_load(&l->watch_stop)) {
-        usleep(WATCH_MS * 1000);
+    pthread_mutex_lock(&l->watch_lock);
+    while (!l->watch_stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += WATCH_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&l->watch_wake, &l->watch_lock, &until); /* early: one look more */
+        pthread_mutex_unlock(&l->watch_lock);
         gem_watch_tick(&l->s);
+        pthread_mutex_lock(&l->watch_lock);
     }
+    pthread_mutex_unlock(&l->watch_lock);
     return NULL;
+}
+
+static void end_watch(life *l)
+{
+    pthread_mutex_lock(&l->watch_lock);
+    l->watch_stop = true;
+    pthread_cond_signal(&l->watch_wake);
+    pthread_mutex_unlock(&l->watch_lock);
+    if (l->watch_started) pthread_join(l->watch, NULL);
+    pthread_cond_destroy(&l->watch_wake);
+    pthread_mutex_destroy(&l->watch_lock);
 }
 
 static gem_status start_threads(life *l, gem_error *err)
@@ -229,8 +251,7 @@ static void stop(life *l)
     gem_watch_cancel_all(s, GEM_CANCEL_SHUTDOWN);
     if (l->engine_started) pthread_join(l->engine, NULL);
     if (l->http) MHD_stop_daemon(l->http);
-    atomic_store(&l->watch_stop, true);
-    if (l->watch_started) pthread_join(l->watch, NULL);
+    end_watch(l);
     gem_scheduler_free(s->scheduler);
     gem_disk_cache_free(s->disk);
     gem_replay_free(s->replay);
@@ -252,6 +273,8 @@ gem_status gem_server_run(const gem_server_options *opt, gem_error *err)
     sigaddset(&set, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads inherit it */
     signal(SIGPIPE, SIG_IGN);
+    pthread_mutex_init(&l->watch_lock, NULL);
+    pthread_cond_init(&l->watch_wake, NULL);
 
     gem_status st = init_server(&l->s, opt, err);
     if (st == GEM_OK) st = start_threads(l, err);

@@ -46,10 +46,15 @@ def client(server):
     return server.openai()
 
 
-@pytest.fixture(scope="module")
-def coder():
+@pytest.fixture(scope="session")
+def coder_path():
     path = real_model("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
     if not path:
         pytest.skip("qwen2.5-coder-0.5b was not fetched")
-    with Server(path, "--context", "4096", "-T", "0") as s:
+    return path
+
+
+@pytest.fixture(scope="module")
+def coder(coder_path):
+    with Server(coder_path, "--context", "4096", "-T", "0") as s:
         yield s

@@ -13,7 +13,8 @@ import pytest
 from serving import BIN, Server, synthetic, user
 
 LONG = " ".join(f"word{i}" for i in range(80))
-OPTIONS = ("--context", "4096", "-T", "0", "--batch", "128")
+# a thread of its own is enough for a tiny model, and is there when ctest runs another test beside this one
+OPTIONS = ("--threads", "1", "--context", "4096", "-T", "0", "--batch", "128")
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +105,11 @@ def test_ten_turns_across_restarts(kind, request, tmp_path):
             assert live.stop() == 0, live.lines[-20:]
 
 
-def test_ten_turns_of_a_real_model(coder, tmp_path):
+def test_ten_turns_of_a_real_model(coder_path, tmp_path):
     """The same with words that a model chose."""
-    path = coder.args[2]
     messages, known = [{"role": "system", "content": "You are terse."}] + user("Name a colour."), 0
     for turns in (range(1), range(1, 5), range(5, 10)):
-        with Server(path, *OPTIONS, "--disk-cache", str(tmp_path / "c")) as s:
+        with Server(coder_path, *OPTIONS[2:], "--disk-cache", str(tmp_path / "c")) as s:
             for turn in turns:
                 text, n, reused, answer, _ = ask(s, messages)
                 assert reused == known, turn
@@ -144,6 +144,7 @@ def test_mode_and_folder(tiny, tmp_path):
     with Server(tiny, *OPTIONS, "--disk-cache", folder) as s:
         ask(s, user(LONG))
         written(s, 1)
+        all_written(s)
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
         assert files(folder) and all(stat.S_IMODE(os.stat(f).st_mode) == 0o600 for f in files(folder))
         # a second server may not have the same folder, and says so

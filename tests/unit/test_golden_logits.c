@@ -101,19 +101,21 @@ static void check_exact(gem_model *m, const golden *g, const char *what, const u
                   c.worst, c.worst_pos);
 }
 
-/* A spread of the long text's positions: every 97th, both sides of Gemma's window of 512, of its
- * double, and of a batch. What follows the last of them is not run: time. */
-static void spread(uint8_t *want, int32_t n)
+/* A spread of the long text's positions: every 97th, both sides of a batch, of Gemma's window of
+ * 512 and, for Gemma, of its double. What follows the last of them is not run: time. */
+static void spread(uint8_t *want, int32_t n, int which)
 {
-    enum { END = 1090 };
-    static const int32_t around[] = {128, 512, 1024, END - 3};
-    assert_true(n > END);
+    static const int32_t around[] = {128, 512, 1024}, ends[N_MODELS] = {1090, 560};
+    int32_t end = ends[which];
+    assert_true(n > end);
     memset(want, 0, (size_t)n);
-    for (int32_t i = 0; i < END; i += 97)
+    for (int32_t i = 0; i < end; i += 97)
         want[i] = 1;
-    for (size_t k = 0; k < ARRAY_LEN(around); k++)
+    for (size_t k = 0; k < ARRAY_LEN(around) && around[k] < end; k++)
         for (int32_t i = around[k] - 3; i < around[k] + 3; i++)
             want[i] = 1;
+    for (int32_t i = end - 6; i < end; i++)
+        want[i] = 1;
 }
 
 static void check_exact_texts(int which)
@@ -127,7 +129,7 @@ static void check_exact_texts(int which)
         g[i] = golden_open(families[which], texts[i]);
     uint8_t *want = malloc((size_t)g[2].n);
     assert_non_null(want);
-    spread(want, g[2].n);
+    spread(want, g[2].n, which);
     assert_true(golden_model(&m, paths[which], &g[2], true, NULL)); /* the longest decides n_ctx */
     for (size_t i = 0; i < 3; i++) {
         snprintf(what, sizeof(what), "%s, %s text", families[which], texts[i]);
