@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh BUILD_DIR TEST_FILE: one file of server tests. Exit 77 when Python, pytest or openai is missing.
-# $GEM_TEST_PYTHON names another interpreter; GEM_TEST_SHORT=1 leaves out the tests marked long.
+# $GEM_TEST_PYTHON names another interpreter; GEM_TEST_SHORT=1 leaves out the tests marked long, and half the damages to disk caches.
 set -euo pipefail
 bin=$1
 file=$2
