@@ -221,6 +221,8 @@ aborted() {
 }
 
 # ---- operator gates ----
+backend=() # arguments of the measured programs
+[ -z "${GEM_GATE_BACKEND:-}" ] || backend=(--backend "$GEM_GATE_BACKEND")
 # freeze SCHEMA VERSION PROGRAM_PATH... -- MEMBER...: digests of programs, sources and linkage, then the configuration.
 freeze() {
     local schema=$1 version=$2 program programs=() root=$here/.. source

@@ -20,11 +20,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 case ${1:-} in -h | --help) script_help "$0" ;; esac
 [ $# -eq 1 ] || die 2 "OUTPUT_DIR is needed; see --help"
 need_tools jq
-shape=${GEM_GATE_SHAPE:-31b} profile=${GEM_LONG_ATTENTION_PROFILE:-} backend=()
+shape=${GEM_GATE_SHAPE:-31b} profile=${GEM_LONG_ATTENTION_PROFILE:-}
 need_program profile gem-long-attention-profile
 need_program tether gem-tether
 need_program host_state gem-host-state
-[ -z "${GEM_GATE_BACKEND:-}" ] || backend=(--backend "$GEM_GATE_BACKEND")
 read_host_policy
 gate_open "$1" 0
 

@@ -20,8 +20,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 case ${1:-} in -h | --help) script_help "$0" ;; esac
 [ $# -eq 3 ] || die 2 "OPERATOR_DIR, MODEL and OUTPUT_DIR are needed; see --help"
-operator=$1 model=$2 position=${GEM_GATE_POSITION:-65536} ab=${GEM_LONG_PREFIX_AB:-} backend=()
-[ -z "${GEM_GATE_BACKEND:-}" ] || backend=(--backend "$GEM_GATE_BACKEND")
+operator=$1 model=$2 position=${GEM_GATE_POSITION:-65536} ab=${GEM_LONG_PREFIX_AB:-}
 need_count GEM_GATE_POSITION "$position"
 [ -z "${GEM_MODEL_SHA256:-}" ] || need_digest GEM_MODEL_SHA256 "$GEM_MODEL_SHA256"
 need_tools jq

@@ -19,8 +19,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 case ${1:-} in -h | --help) script_help "$0" ;; esac
 [ $# -eq 2 ] || die 2 "MODEL and ARTIFACT_DIR are needed; see --help"
 model=$1 position=${GEM_GATE_POSITION:-131040} layers=${GEM_GATE_LAYERS:-60} full=${GEM_GATE_FULL_LAYERS:-10}
-profile=${GEM_LONG_PREFILL_STAGE_PROFILE:-} backend=()
-[ -z "${GEM_GATE_BACKEND:-}" ] || backend=(--backend "$GEM_GATE_BACKEND")
+profile=${GEM_LONG_PREFILL_STAGE_PROFILE:-}
 need_count GEM_GATE_POSITION "$position"
 need_count GEM_GATE_LAYERS "$layers"
 need_count GEM_GATE_FULL_LAYERS "$full"

@@ -24,8 +24,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 case ${1:-} in -h | --help) script_help "$0" ;; esac
 [ $# -eq 2 ] || die 2 "MODEL and OUTPUT_DIR are needed; see --help"
 model=$1 shape=${GEM_GATE_SHAPE:-31b-full} layers=${GEM_GATE_LAYERS:-60} full=${GEM_GATE_FULL_LAYERS:-10}
-op=${GEM_DECODE_ATTENTION_PROFILE:-} token=${GEM_DECODE_PROFILE:-} backend=()
-[ -z "${GEM_GATE_BACKEND:-}" ] || backend=(--backend "$GEM_GATE_BACKEND")
+op=${GEM_DECODE_ATTENTION_PROFILE:-} token=${GEM_DECODE_PROFILE:-}
 need_count GEM_GATE_LAYERS "$layers"
 need_count GEM_GATE_FULL_LAYERS "$full"
 [ -z "${GEM_MODEL_SHA256:-}" ] || need_digest GEM_MODEL_SHA256 "$GEM_MODEL_SHA256"

@@ -180,7 +180,9 @@ static void take_work(gem_backend *be)
     for (size_t i = 0; i < be->n_weights; i++) {
         const gem_cuda_weight *w = &be->weight[i];
         max_k = GEM_MAX(max_k, (size_t)w->k);
-        if (!be->keep_f16 || !w->tiled) largest = GEM_MAX(largest, (size_t)(w->n_rows * w->k));
+        if (!be->keep_f16 || !w->tiled)
+            largest = GEM_MAX(largest, (size_t)gem_round_up((uint64_t)w->n_rows, GEM_CUDA_TILE) *
+                                           (size_t)w->k);
     }
     for (int r = 0; r < p->n_ropes; r++) {
         size_t half = (size_t)p->rope[r].n_dims / 2;
@@ -289,11 +291,11 @@ static gem_status forecast(gem_backend *be, gem_error *err)
     if (need <= free_bytes) return GEM_OK;
     return gem_fail(
         err, GEM_E_NOMEM,
-        "cuda: %.2f GB of weights, %.2f GB of KV cache, %.2f GB of workspace and %.2f GB "
-        "of reserve do not fit the %.2f GB that are free of %.2f GB: a smaller context, "
-        "fewer sessions or f16 KV take less",
+        "cuda: %.2f GB of weights, %.2f GB of KV cache, %.2f GB of recurrent states, %.2f GB of "
+        "workspace and %.2f GB of reserve do not fit the %.2f GB that are free of %.2f GB: a "
+        "smaller context, fewer sessions or f16 KV take less",
         (double)(be->arena_bytes + be->wide_bytes) / 1e9, (double)be->kv_bytes / 1e9,
-        (double)be->work_bytes / 1e9, (double)MARGIN_BYTES / 1e9, (double)free_bytes / 1e9,
+        (double)state_bytes / 1e9, (double)be->work_bytes / 1e9, (double)MARGIN_BYTES / 1e9, (double)free_bytes / 1e9,
         (double)all / 1e9);
 }
 
