@@ -24,7 +24,9 @@ typedef struct attend_group {
 typedef struct attend_tile {
     const void *k, *v; /* the page part's layout; f32, or f16 that is converted at each load */
     int32_t first;     /* position of key 0 */
-    float *p;          /* [GEM_ATTEND_ROWS][GEM_PAGE] scores, then weights */
+    /* what is fetched while scores are computed, and values: as many bytes as these read */
+    const void *ahead[2];
+    float *p; /* [GEM_ATTEND_ROWS][GEM_PAGE] scores, then weights */
     float alpha[GEM_ATTEND_ROWS];
 } attend_tile;
 
@@ -33,14 +35,22 @@ V16_INLINE v16 tile_load(const void *p, size_t i, bool f16)
     return f16 ? v16_load_f16((const uint16_t *)p + i) : v16_load((const float *)p + i);
 }
 
-/* Scores of R rows against W panels of 16 keys. R, W and f16 are constants where this is inlined.
- */
+/* One line of what comes next for each line that is read: memory is far, and the hardware's
+ * prefetchers start anew in each page. In two streams, as fast as four, and faster than one. */
+V16_INLINE void tile_ahead(const void *p, size_t i, size_t hd, bool f16)
+{
+    size_t line = i / (f16 ? 32 : 16), half = hd * GEM_PAGE * (f16 ? 2 : 4) / 2;
+    __builtin_prefetch((const char *)p + ((0 - (line & 1)) & half) + line / 2 * 64);
+}
+
+/* Scores of R rows against W panels of 16 keys. R, W, f16 and ahead are constants where this is
+ * inlined. */
 V16_INLINE void scores_block(const gem_attend_args *a, const attend_tile *t, int row, int panel,
-                             int R, int W, bool f16)
+                             int R, int W, bool f16, bool ahead)
 {
     const size_t hd = (size_t)a->head_dim;
-    const float *q[V16_ATTEND_ROWS];
-    v16 acc[V16_ATTEND_ROWS][4];
+    const float *q[V16_ATTEND_ALONE];
+    v16 acc[V16_ATTEND_ALONE][4];
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++) {
         q[r] = a->q[row + r];
@@ -54,6 +64,9 @@ V16_INLINE void scores_block(const gem_attend_args *a, const attend_tile *t, int
 #pragma GCC unroll 4
         for (int w = 0; w < W; w++)
             key[w] = tile_load(t->k, k + (size_t)w * hd * 16, f16);
+#pragma GCC unroll 4
+        for (int w = 0; ahead && w < W; w++)
+            tile_ahead(t->ahead[0], k + (size_t)w * hd * 16, hd, f16);
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
             v16 x = v16_set1(q[r][d]);
@@ -72,12 +85,12 @@ V16_INLINE void scores_block(const gem_attend_args *a, const attend_tile *t, int
 
 /* o = o * alpha + p V of R rows, W columns of 16 dims from dim d on. */
 V16_INLINE void values_block(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                             size_t d, int R, int W, bool f16)
+                             size_t d, int R, int W, bool f16, bool ahead)
 {
     const size_t hd = (size_t)a->head_dim;
     float *o = a->o + (size_t)g->row * hd + d;
     const float *p = t->p + g->row * GEM_PAGE;
-    v16 acc[V16_ATTEND_ROWS][4];
+    v16 acc[V16_ATTEND_ALONE][4];
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++) {
         v16 alpha = v16_set1(t->alpha[g->row + r]);
@@ -91,6 +104,9 @@ V16_INLINE void values_block(const gem_attend_args *a, const attend_tile *t, con
 #pragma GCC unroll 4
         for (int w = 0; w < W; w++)
             val[w] = tile_load(t->v, v + (size_t)w * 16 * GEM_PAGE, f16);
+#pragma GCC unroll 4
+        for (int w = 0; ahead && w < W; w++)
+            tile_ahead(t->ahead[1], v + (size_t)w * 16 * GEM_PAGE, hd, f16);
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
             v16 x = v16_set1(p[r * GEM_PAGE + j]);
@@ -109,84 +125,96 @@ V16_INLINE void values_block(const gem_attend_args *a, const attend_tile *t, con
 
 /* Panels [from, to) of a group, as wide as the registers allow. */
 V16_INLINE void scores_rows(const gem_attend_args *a, const attend_tile *t, int row, int from,
-                            int to, int R, bool f16)
+                            int to, int R, bool f16, bool ahead)
 {
     const int W = V16_ATTEND_WIDTH(R);
     for (; from + W <= to; from += W)
-        scores_block(a, t, row, from, R, W, f16);
+        scores_block(a, t, row, from, R, W, f16, ahead);
     for (; W > 1 && from < to; from++)
-        scores_block(a, t, row, from, R, 1, f16);
+        scores_block(a, t, row, from, R, 1, f16, ahead);
 }
 
 /* 16-dim columns [from, to) of a group. */
 V16_INLINE void values_rows(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                            int from, int to, int R, bool f16)
+                            int from, int to, int R, bool f16, bool ahead)
 {
     const int W = V16_ATTEND_WIDTH(R);
     for (; from + W <= to; from += W)
-        values_block(a, t, g, 16 * (size_t)from, R, W, f16);
+        values_block(a, t, g, 16 * (size_t)from, R, W, f16, ahead);
     for (; W > 1 && from < to; from++)
-        values_block(a, t, g, 16 * (size_t)from, R, 1, f16);
+        values_block(a, t, g, 16 * (size_t)from, R, 1, f16, ahead);
 }
 
-/* Row counts to constants. A count above V16_ATTEND_ROWS never occurs and costs no code. */
+/* Row counts to constants. A count that never occurs costs no code. */
 #define ATTEND_ROWS_CASE(R, call)                                                                  \
     case R:                                                                                        \
-        if (R <= V16_ATTEND_ROWS) call;                                                            \
+        if (R <= (ahead ? V16_ATTEND_ALONE : V16_ATTEND_ROWS)) call;                               \
         break
 
 V16_INLINE void scores_group(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                             int from, int to, bool f16)
+                             int from, int to, bool f16, bool ahead)
 {
     switch (g->n) {
-        ATTEND_ROWS_CASE(1, scores_rows(a, t, g->row, from, to, 1, f16));
-        ATTEND_ROWS_CASE(2, scores_rows(a, t, g->row, from, to, 2, f16));
-        ATTEND_ROWS_CASE(3, scores_rows(a, t, g->row, from, to, 3, f16));
-        ATTEND_ROWS_CASE(4, scores_rows(a, t, g->row, from, to, 4, f16));
-        ATTEND_ROWS_CASE(5, scores_rows(a, t, g->row, from, to, 5, f16));
-        ATTEND_ROWS_CASE(6, scores_rows(a, t, g->row, from, to, 6, f16));
-        ATTEND_ROWS_CASE(7, scores_rows(a, t, g->row, from, to, 7, f16));
-        ATTEND_ROWS_CASE(8, scores_rows(a, t, g->row, from, to, 8, f16));
+        ATTEND_ROWS_CASE(1, scores_rows(a, t, g->row, from, to, 1, f16, ahead));
+        ATTEND_ROWS_CASE(2, scores_rows(a, t, g->row, from, to, 2, f16, ahead));
+        ATTEND_ROWS_CASE(3, scores_rows(a, t, g->row, from, to, 3, f16, ahead));
+        ATTEND_ROWS_CASE(4, scores_rows(a, t, g->row, from, to, 4, f16, ahead));
+        ATTEND_ROWS_CASE(5, scores_rows(a, t, g->row, from, to, 5, f16, ahead));
+        ATTEND_ROWS_CASE(6, scores_rows(a, t, g->row, from, to, 6, f16, ahead));
+        ATTEND_ROWS_CASE(7, scores_rows(a, t, g->row, from, to, 7, f16, ahead));
+        ATTEND_ROWS_CASE(8, scores_rows(a, t, g->row, from, to, 8, f16, ahead));
     }
 }
 
 V16_INLINE void values_group(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                             int from, int to, bool f16)
+                             int from, int to, bool f16, bool ahead)
 {
     switch (g->n) {
-        ATTEND_ROWS_CASE(1, values_rows(a, t, g, from, to, 1, f16));
-        ATTEND_ROWS_CASE(2, values_rows(a, t, g, from, to, 2, f16));
-        ATTEND_ROWS_CASE(3, values_rows(a, t, g, from, to, 3, f16));
-        ATTEND_ROWS_CASE(4, values_rows(a, t, g, from, to, 4, f16));
-        ATTEND_ROWS_CASE(5, values_rows(a, t, g, from, to, 5, f16));
-        ATTEND_ROWS_CASE(6, values_rows(a, t, g, from, to, 6, f16));
-        ATTEND_ROWS_CASE(7, values_rows(a, t, g, from, to, 7, f16));
-        ATTEND_ROWS_CASE(8, values_rows(a, t, g, from, to, 8, f16));
+        ATTEND_ROWS_CASE(1, values_rows(a, t, g, from, to, 1, f16, ahead));
+        ATTEND_ROWS_CASE(2, values_rows(a, t, g, from, to, 2, f16, ahead));
+        ATTEND_ROWS_CASE(3, values_rows(a, t, g, from, to, 3, f16, ahead));
+        ATTEND_ROWS_CASE(4, values_rows(a, t, g, from, to, 4, f16, ahead));
+        ATTEND_ROWS_CASE(5, values_rows(a, t, g, from, to, 5, f16, ahead));
+        ATTEND_ROWS_CASE(6, values_rows(a, t, g, from, to, 6, f16, ahead));
+        ATTEND_ROWS_CASE(7, values_rows(a, t, g, from, to, 7, f16, ahead));
+        ATTEND_ROWS_CASE(8, values_rows(a, t, g, from, to, 8, f16, ahead));
     }
 }
 
 static void scores_f32(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
                        int from, int to)
 {
-    scores_group(a, t, g, from, to, false);
+    scores_group(a, t, g, from, to, false, false);
 }
 
-static void scores_f16(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                       int from, int to)
+static void scores_f32_first(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
+                             int from, int to)
 {
-    scores_group(a, t, g, from, to, true);
+    scores_group(a, t, g, from, to, false, true);
+}
+
+static void scores_f16_first(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
+                             int from, int to)
+{
+    scores_group(a, t, g, from, to, true, true);
 }
 
 static void values_f32(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
                        int from, int to)
 {
-    values_group(a, t, g, from, to, false);
+    values_group(a, t, g, from, to, false, false);
 }
 
-static void values_f16(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                       int from, int to)
+static void values_f32_first(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
+                             int from, int to)
 {
-    values_group(a, t, g, from, to, true);
+    values_group(a, t, g, from, to, false, true);
+}
+
+static void values_f16_first(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
+                             int from, int to)
+{
+    values_group(a, t, g, from, to, true, true);
 }
 
 /* First key of the tile that a row sees, and one behind the last; none when equal. */
@@ -224,7 +252,7 @@ static void softmax_row(const gem_attend_args *a, attend_tile *t, const attend_g
 }
 
 /* Cut the rows that see keys of the tile into groups of nearly equal size; returns how many groups.
- */
+ * What one group can hold is not cut: keys are read, and converted, once. */
 static int make_groups(const gem_attend_args *a, int32_t first, attend_group *group)
 {
     int lo, hi, from = 0, to = a->n;
@@ -236,7 +264,8 @@ static int make_groups(const gem_attend_args *a, int32_t first, attend_group *gr
         seen_keys(a, first, to - 1, &lo, &hi);
         if (lo < hi) break;
     }
-    int n = (to - from + V16_ATTEND_ROWS - 1) / V16_ATTEND_ROWS;
+    int most = to - from <= V16_ATTEND_ALONE ? V16_ATTEND_ALONE : V16_ATTEND_ROWS;
+    int n = (to - from + most - 1) / most;
     for (int i = 0; i < n; i++) {
         attend_group *g = &group[i];
         g->row = from;
@@ -264,7 +293,7 @@ static void widen_tile(const uint16_t *page, size_t hd, int key0, int key1, floa
 }
 
 static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, const uint8_t *value,
-                             attend_tile *t)
+                             const uint8_t *next, attend_tile *t)
 {
     const size_t hd = (size_t)a->head_dim, v0 = GEM_PAGE * hd;
     attend_group group[GEM_ATTEND_ROWS];
@@ -279,11 +308,14 @@ static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, cons
     t->v = value ? (const void *)value
            : f16 ? (const void *)((const uint16_t *)page + v0)
                  : (const void *)((const float *)page + v0);
+    t->ahead[0] = t->v;
+    t->ahead[1] = next;
     if (f16 && n > 1) { /* worth converting once */
         float *wide = t->p + GEM_ATTEND_ROWS * GEM_PAGE;
         widen_tile((const uint16_t *)page, hd, key0, key1, wide);
         t->k = wide;
         t->v = wide + v0;
+        t->ahead[0] = next; /* all of it: as many bytes as wide keys */
         f16 = false;
     }
     /* Several groups: 16 keys of all dims, then 64 values of 16 dims, stay in L1 for all of them.
@@ -293,7 +325,11 @@ static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, cons
     for (int key = 0; key < GEM_PAGE; key += step) {
         for (int i = 0; i < n; i++) {
             int from = GEM_MAX(key, group[i].key0), to = GEM_MIN(key + step, group[i].key1);
-            if (from < to) (f16 ? scores_f16 : scores_f32)(a, t, &group[i], from / 16, to / 16);
+            if (from >= to) continue;
+            /* the first group reads what memory brings; f16 that is read as such has no other */
+            (f16 ? scores_f16_first
+             : i ? scores_f32
+                 : scores_f32_first)(a, t, &group[i], from / 16, to / 16);
         }
     }
     if (a->phase_ns) gem_phase_end(&a->phase_ns[0], &stamp);
@@ -304,7 +340,9 @@ static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, cons
     int columns = a->head_dim / 16, columns_step = n > 1 ? 1 : columns;
     for (int c = 0; c < columns; c += columns_step)
         for (int i = 0; i < n; i++)
-            (f16 ? values_f16 : values_f32)(a, t, &group[i], c, c + columns_step);
+            (f16 ? values_f16_first
+             : i ? values_f32
+                 : values_f32_first)(a, t, &group[i], c, c + columns_step);
 }
 
 static void attend_simd(const gem_attend_args *a)
@@ -317,8 +355,9 @@ static void attend_simd(const gem_attend_args *a)
         a->s[r] = 0.0f;
     }
     for (int i = 0; i < GEM_CHUNK / GEM_PAGE; i++) {
+        int next = i + 1 < GEM_CHUNK / GEM_PAGE && a->page[i + 1] ? i + 1 : i;
         t.first = a->chunk + i * GEM_PAGE;
-        attend_tile_rows(a, a->page[i], a->value ? a->value[i] : NULL, &t);
+        attend_tile_rows(a, a->page[i], a->value ? a->value[i] : NULL, a->page[next], &t);
     }
 }
 

@@ -17,7 +17,7 @@ typedef struct m16 {
 } m16;
 
 /* Attention blocks: 32 registers hold 8 rows x 2 vectors; few rows take the whole tile at once. */
-enum { V16_ATTEND_ROWS = 8 };
+enum { V16_ATTEND_ROWS = 8, V16_ATTEND_ALONE = 8 };
 #define V16_ATTEND_WIDTH(R) ((R) <= 4 ? 4 : 2)
 
 V16_INLINE v16 v16_set1(float f)

@@ -14,7 +14,7 @@ typedef float32x4x4_t v16; /* val[i]: lanes 4i..4i+3 */
 typedef uint32x4x4_t m16;  /* all bits of a lane, or none */
 
 /* Attention blocks: 6 rows x 16 lanes are 24 accumulators of 32 registers. */
-enum { V16_ATTEND_ROWS = 6 };
+enum { V16_ATTEND_ROWS = 6, V16_ATTEND_ALONE = 6 };
 #define V16_ATTEND_WIDTH(R) ((R) == 1 ? 4 : (R) == 2 ? 2 : 1)
 
 /* r.val[i] = expression in i, for the four parts */
