@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +23,8 @@ typedef struct life {
     struct MHD_Daemon *http;
     pthread_t engine, watch;
     bool engine_started, watch_started;
-    pthread_mutex_t watch_lock;
-    pthread_cond_t watch_wake;
-    bool watch_stop; /* under watch_lock */
-    bool loaded;     /* said so */
+    int watch_pipe[2]; /* its writing end is closed to end the watch */
+    bool loaded;       /* said so */
 } life;
 
 /* ---- before listening ---- */
@@ -164,37 +163,28 @@ static void *engine_main(void *arg)
 static void *watch_main(void *arg)
 {
     life *l = arg;
-    pthread_mutex_lock(&l->watch_lock);
-    while (!l->watch_stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += WATCH_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&l->watch_wake, &l->watch_lock, &until); /* early: one look more */
-        pthread_mutex_unlock(&l->watch_lock);
+    struct pollfd end = {.fd = l->watch_pipe[0], .events = POLLIN};
+    while (poll(&end, 1, WATCH_MS) <= 0) /* early behind a signal: one look more */
         gem_watch_tick(&l->s);
-        pthread_mutex_lock(&l->watch_lock);
-    }
-    pthread_mutex_unlock(&l->watch_lock);
     return NULL;
 }
 
 static void end_watch(life *l)
 {
-    pthread_mutex_lock(&l->watch_lock);
-    l->watch_stop = true;
-    pthread_cond_signal(&l->watch_wake);
-    pthread_mutex_unlock(&l->watch_lock);
+    if (l->watch_pipe[1] < 0) return;
+    close(l->watch_pipe[1]);
     if (l->watch_started) pthread_join(l->watch, NULL);
-    pthread_cond_destroy(&l->watch_wake);
-    pthread_mutex_destroy(&l->watch_lock);
+    close(l->watch_pipe[0]);
 }
 
 static gem_status start_threads(life *l, gem_error *err)
 {
     gem_status st = gem_http_start(&l->s, &l->http, err);
     if (st != GEM_OK) return st;
+    if (pipe(l->watch_pipe) != 0) {
+        l->watch_pipe[1] = -1;
+        return gem_fail(err, GEM_E_IO, "no pipe to be had: %s", strerror(errno));
+    }
     l->engine_started = pthread_create(&l->engine, NULL, engine_main, l) == 0;
     l->watch_started = pthread_create(&l->watch, NULL, watch_main, l) == 0;
     if (l->engine_started && l->watch_started) return GEM_OK;
@@ -273,8 +263,7 @@ gem_status gem_server_run(const gem_server_options *opt, gem_error *err)
     sigaddset(&set, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads inherit it */
     signal(SIGPIPE, SIG_IGN);
-    pthread_mutex_init(&l->watch_lock, NULL);
-    pthread_cond_init(&l->watch_wake, NULL);
+    l->watch_pipe[1] = -1;
 
     gem_status st = init_server(&l->s, opt, err);
     if (st == GEM_OK) st = start_threads(l, err);
