@@ -295,8 +295,8 @@ static gem_status forecast(gem_backend *be, gem_error *err)
         "workspace and %.2f GB of reserve do not fit the %.2f GB that are free of %.2f GB: a "
         "smaller context, fewer sessions or f16 KV take less",
         (double)(be->arena_bytes + be->wide_bytes) / 1e9, (double)be->kv_bytes / 1e9,
-        (double)state_bytes / 1e9, (double)be->work_bytes / 1e9, (double)MARGIN_BYTES / 1e9, (double)free_bytes / 1e9,
-        (double)all / 1e9);
+        (double)state_bytes / 1e9, (double)be->work_bytes / 1e9, (double)MARGIN_BYTES / 1e9,
+        (double)free_bytes / 1e9, (double)all / 1e9);
 }
 
 static gem_status take_memory(gem_backend *be, gem_error *err)

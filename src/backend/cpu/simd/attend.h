@@ -181,41 +181,21 @@ V16_INLINE void values_group(const gem_attend_args *a, const attend_tile *t, con
     }
 }
 
-static void scores_f32(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                       int from, int to)
-{
-    scores_group(a, t, g, from, to, false, false);
-}
-
-static void scores_f32_first(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                             int from, int to)
-{
-    scores_group(a, t, g, from, to, false, true);
-}
-
-static void scores_f16_first(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                             int from, int to)
-{
-    scores_group(a, t, g, from, to, true, true);
-}
-
-static void values_f32(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                       int from, int to)
-{
-    values_group(a, t, g, from, to, false, false);
-}
-
-static void values_f32_first(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                             int from, int to)
-{
-    values_group(a, t, g, from, to, false, true);
-}
-
-static void values_f16_first(const gem_attend_args *a, const attend_tile *t, const attend_group *g,
-                             int from, int to)
-{
-    values_group(a, t, g, from, to, true, true);
-}
+/* Functions of their own, so that each gets the registers to itself. f16 pages that are read as
+ * such are read by the first group, the only one. */
+#define ATTEND_VARIANT(name, work, f16, ahead)                                                     \
+    static void name(const gem_attend_args *a, const attend_tile *t, const attend_group *g,        \
+                     int from, int to)                                                             \
+    {                                                                                              \
+        work(a, t, g, from, to, f16, ahead);                                                       \
+    }
+ATTEND_VARIANT(scores_f32, scores_group, false, false)
+ATTEND_VARIANT(scores_f32_first, scores_group, false, true)
+ATTEND_VARIANT(scores_f16_first, scores_group, true, true)
+ATTEND_VARIANT(values_f32, values_group, false, false)
+ATTEND_VARIANT(values_f32_first, values_group, false, true)
+ATTEND_VARIANT(values_f16_first, values_group, true, true)
+#undef ATTEND_VARIANT
 
 /* First key of the tile that a row sees, and one behind the last; none when equal. */
 static void seen_keys(const gem_attend_args *a, int32_t first, int r, int *lo, int *hi)
@@ -326,7 +306,6 @@ static void attend_tile_rows(const gem_attend_args *a, const uint8_t *page, cons
         for (int i = 0; i < n; i++) {
             int from = GEM_MAX(key, group[i].key0), to = GEM_MIN(key + step, group[i].key1);
             if (from >= to) continue;
-            /* the first group reads what memory brings; f16 that is read as such has no other */
             (f16 ? scores_f16_first
              : i ? scores_f32
                  : scores_f32_first)(a, t, &group[i], from / 16, to / 16);
