@@ -12,6 +12,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum {
@@ -49,10 +50,13 @@ static const cli_command command = {
 /* ---- what may go wrong ---- */
 
 static char watch_text[128];
+static volatile sig_atomic_t watch_left; /* ticks until it hangs; 0: not watched */
 
-static void on_alarm(int sig)
+/* Once a second: time in which the process is stopped does not count. */
+static void on_tick(int sig)
 {
     (void)sig;
+    if (watch_left == 0 || --watch_left > 0) return;
     ssize_t n = write(STDERR_FILENO, watch_text, strlen(watch_text));
     (void)n;
     _exit(CLI_FALSE);
@@ -60,10 +64,10 @@ static void on_alarm(int sig)
 
 static void watch(const char *what, int i)
 {
-    alarm(0);
+    watch_left = 0;
     snprintf(watch_text, sizeof(watch_text), "soak_cuda: %s %d hangs: not done after %d s\n", what,
              i, opt.watch_s);
-    alarm((unsigned)opt.watch_s);
+    watch_left = opt.watch_s;
 }
 
 /* ---- between scenarios ---- */
@@ -139,7 +143,7 @@ static void scenario(soak *k, int i)
     k->c = NULL;
     k->scenarios++;
     if (!k->fatal) check_left(k);
-    alarm(0);
+    watch_left = 0;
 }
 
 static void report(soak *k, const char *event)
@@ -207,7 +211,8 @@ int main(int argc, char **argv)
     o.n_sessions = COMPANY + 2; /* the bystander, and one in reserve */
     o.progress = NULL;
     k.backend = o.backend;
-    signal(SIGALRM, on_alarm);
+    signal(SIGALRM, on_tick);
+    setitimer(ITIMER_REAL, &(struct itimerval){{1, 0}, {1, 0}}, NULL);
     device_bytes(k.backend);
     gem_status st = cli_model_path(args[0], path, sizeof(path), &k.err);
     if (st == GEM_OK) st = gem_model_open(&k.m, path, &o, &k.err);
@@ -229,7 +234,7 @@ int main(int argc, char **argv)
     gem_session_free(k.bystander);
     report(&k, "end");
     gem_model_close(k.m);
-    alarm(0);
+    watch_left = 0;
     for (int i = 0; i < SCENARIOS; i++)
         free(k.past[i].step);
     free(k.prompt);
