@@ -11,8 +11,10 @@
  *
  * A row alone does without the append kernel: each CTA norms and rotates its own queries, and the
  * one that sees the row's position also its key and value, which go into the page and over the
- * fetched tile. Same steps and order of sums as append (attend_split.cu): same bits. Bound: memory,
- * 4 bytes of keys and values a position and dim. Figures: docs/cuda.md. */
+ * fetched tile. Same steps and order of sums as append (attend_split.cu): same bits. With 128
+ * registers (its queries stay in shared memory) it finds room beside the product ahead of it and
+ * the one behind it. Bound: memory, 4 bytes of keys and values a position and dim. Figures:
+ * docs/cuda.md. */
 #include "backend/cuda/heads.cuh"
 #include "backend/cuda/mma.cuh"
 #include "backend/cuda/ring.cuh"
@@ -21,6 +23,7 @@ namespace
 {
 
 enum { WARPS = 4, THREADS = WARPS * 32, SLOTS = 3, TILE = 16, QUERIES = 8 };
+static_assert(WARPS * QUERIES == 32, "a warp weighs what each warp has of each query");
 
 /* Byte of 16-byte chunk c of a tile's position: 64 dims of all positions, then the next 64. */
 __device__ inline uint32_t tile_at(int row, int c)
@@ -41,8 +44,60 @@ template <int HD> __host__ __device__ constexpr int query_ld()
     return HD + 8;
 }
 
+/* The parts of n_q query heads from h0 on, in ascending order whichever CTA comes last. stats:
+ * float2[n_q][GEM_CUDA_MAX_SPLITS]. */
+template <int HD>
+__device__ inline void merge_parts(const gem_cuda_queries &q, int64_t r, int h0, int n_q, int n,
+                                   const float *partial, int32_t max_splits, int64_t ld,
+                                   float2 *stats)
+{
+    constexpr int AHEAD = 8; /* parts on their way together */
+    const float *in = partial + (r * q.n_heads + h0) * (max_splits + 1) * ld;
+    float4 x[AHEAD];
+    const auto load = [&](int i, int w0) {
+        const float *from = in + i / (HD / 4) * (max_splits + 1) * ld + i % (HD / 4) * 4;
+#pragma unroll
+        for (int w = 0; w < AHEAD; w++)
+            if (w0 + w < n) x[w] = __ldcg((const float4 *)(from + (w0 + w) * ld));
+    };
+    if ((int)threadIdx.x < n_q * HD / 4) load(threadIdx.x, 0);
+    for (int i = threadIdx.x; i < n_q * n; i += THREADS) {
+        const int c = i / n, w = i - c * n;
+        stats[c * GEM_CUDA_MAX_SPLITS + w] =
+            __ldcg((const float2 *)(in + (c * (max_splits + 1) + w) * ld + HD));
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n_q * HD / 4; i += THREADS) {
+        const int c = i / (HD / 4), d = i % (HD / 4) * 4;
+        const float2 *stat = stats + c * GEM_CUDA_MAX_SPLITS;
+        float top = -INFINITY, total = 0;
+        float4 sum = make_float4(0, 0, 0, 0);
+        for (int w = 0; w < n; w++)
+            top = fmaxf(top, stat[w].x);
+#pragma unroll 1
+        for (int w0 = 0; w0 < n; w0 += AHEAD) {
+            if (i >= THREADS || w0) load(i, w0);
+#pragma unroll
+            for (int w = 0; w < AHEAD; w++) {
+                if (w0 + w >= n) break;
+                const float f = expf(stat[w0 + w].x - top);
+                total = fmaf(f, stat[w0 + w].y, total);
+                sum.x = fmaf(f, x[w].x, sum.x), sum.y = fmaf(f, x[w].y, sum.y);
+                sum.z = fmaf(f, x[w].z, sum.z), sum.w = fmaf(f, x[w].w, sum.w);
+            }
+        }
+        put_four(q, r, h0 + c, HD, d, sum, 1.0f / total);
+    }
+}
+
+/* A row alone, of a head size that leaves room for it beside a product. */
+template <int HD, bool ALONE> __host__ __device__ constexpr bool fits_beside()
+{
+    return ALONE && HD <= 256;
+}
+
 template <int HD, bool ALONE, bool TIMED>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
     attend_mma(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, gem_cuda_qkv raw,
                int32_t max_splits, float *partial, int64_t partial_ld, int32_t *turn)
 {
@@ -55,18 +110,18 @@ __global__ void __launch_bounds__(THREADS)
     constexpr int BYTES = TILE * HD * 2, TILES = HD / 16;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int group = q.n_heads / kv.n_kv_heads, groups = (group + QUERIES - 1) / QUERIES;
-    const int head = blockIdx.y / groups, h0 = head * group + blockIdx.y % groups * QUERIES;
+    const int head = blockIdx.x / groups, h0 = head * group + blockIdx.x % groups * QUERIES;
     const int n_q = min((int)QUERIES, head * group + group - h0);
     const int64_t r = blockIdx.z;
     uint8_t *ring = smem + warp * SLOTS * BYTES;
     if (!ALONE) dependents_go();
     /* ids and tables were uploaded before the first kernel of this batch */
     const int32_t pos = __ldcg(rows.pos + r), seq = __ldcg(rows.seq + r);
-    int32_t which = (int32_t)blockIdx.x, behind = which + 1; /* parts of this CTA */
+    int32_t which = (int32_t)blockIdx.y, behind = which + 1; /* parts of this CTA */
     part p = part_of(kv, pos, which, max_splits);
-    if (!ALONE && (int32_t)gridDim.x <= max_splits) { /* fewer CTAs than parts there may be */
-        which = p.n * (int32_t)blockIdx.x / (int32_t)gridDim.x;
-        behind = p.n * ((int32_t)blockIdx.x + 1) / (int32_t)gridDim.x;
+    if (!ALONE && (int32_t)gridDim.y <= max_splits) { /* fewer CTAs than parts there may be */
+        which = p.n * (int32_t)blockIdx.y / (int32_t)gridDim.y;
+        behind = p.n * ((int32_t)blockIdx.y + 1) / (int32_t)gridDim.y;
         p = part_of(kv, pos, which, max_splits);
     }
     behind = min(behind, p.n);
@@ -93,8 +148,16 @@ __global__ void __launch_bounds__(THREADS)
     const auto old = [&](int32_t load) {
         return ALONE || (tile0 + warp + load / 2 * WARPS) * TILE + TILE + GEM_CUDA_FEW <= pos;
     };
-    one_head<HD> q_norm; /* constants: before the wait */
-    if (ALONE) q_norm.vector(raw.q_norm, lane);
+    /* a row alone: its queries, key and value, f16 */
+    __half *own_q = (__half *)(smem + WARPS * SLOTS * BYTES), *own_k = own_q + 8 * query_ld<HD>(),
+           *own_v = own_k + HD;
+    const auto norm_of = [&](int i) { return i < n_q ? raw.q_norm : i == n_q ? raw.k_norm : NULL; };
+    one_head<HD> norm; /* of this warp's first head; constants: before the wait */
+    if (ALONE) norm.vector(norm_of(warp), lane);
+    if (fits_beside<HD, ALONE>()) /* no query: zeros */
+        for (int i = n_q * query_ld<HD>() / 2 + threadIdx.x; i < 8 * query_ld<HD>() / 2;
+             i += THREADS)
+            ((uint32_t *)own_q)[i] = 0;
     int32_t issued = 0;
 #if __CUDA_ARCH__ >= 900
     const uint64_t policy = evict_first();
@@ -112,11 +175,16 @@ __global__ void __launch_bounds__(THREADS)
                  source(issued - base) + lane * (64 * GEM_PAGE), TILE * 128, bar, policy);
         issued++;
     };
+    const auto fill = [&](int32_t slots) {
+#pragma unroll 1
+        while (issued - base < min(n_loads, slots))
+            issue();
+    };
+#pragma unroll 1
     while (issued < min(n_loads, (int32_t)SLOTS) && old(issued))
         issue();
     dependency_wait();
-    while (issued < min(n_loads, (int32_t)SLOTS))
-        issue();
+    if (!ALONE) fill(SLOTS);
 #else
     (void)bars; /* cp.async counts groups itself */
     const auto issue = [&] {
@@ -127,20 +195,20 @@ __global__ void __launch_bounds__(THREADS)
         commit();
         issued++;
     };
+    const auto fill = [&](int32_t slots) {
+        while (issued - base < slots)
+            issue();
+    };
     dependency_wait();
-    while (issued < SLOTS)
-        issue();
+    fill(SLOTS);
 #endif
 
-    /* a row alone: its queries, key and value, f16 */
-    __half *own_q = (__half *)(smem + WARPS * SLOTS * BYTES), *own_k = own_q + 8 * query_ld<HD>(),
-           *own_v = own_k + HD;
     if (ALONE) {
         float *spare = (float *)(own_v + HD) + warp * HD;
         const int n_heads = n_q + (pos / GEM_PAGE == p.last ? 2 : 0); /* q heads, k, v */
         const int slot = pos % GEM_PAGE;
         __half *page = page_part<__half>(kv, seq, pos, head);
-        one_head<HD> cs, sn, now, next;
+        one_head<HD> cs = {}, sn = {}, now, next = {};
         const auto load = [&](int i) {
             if (i >= n_heads) return;
             const bool query = i<n_q, value = i> n_q;
@@ -156,12 +224,11 @@ __global__ void __launch_bounds__(THREADS)
             now = next;
             load(i + WARPS);
             if (i < 0) continue;
-            const float *norm = i < n_q ? raw.q_norm : i == n_q ? raw.k_norm : NULL;
             if (i > n_q) {
                 now.scale(raw.v_norm ? now.rms(raw.eps) : 1.0f);
             } else {
-                if (i == n_q && norm) q_norm.vector(norm, lane); /* its last use here is over */
-                if (norm) now.norm(q_norm, raw.eps);
+                if (i > warp && norm_of(i) != norm_of(i - WARPS)) norm.vector(norm_of(i), lane);
+                if (norm_of(i)) now.norm(norm, raw.eps);
                 now.rotate(cs, sn, raw.half, spare, lane);
             }
             if (i < n_q) {
@@ -180,7 +247,7 @@ __global__ void __launch_bounds__(THREADS)
 
     uint32_t x[TILES][2]; /* queries as the k x 8 side */
 #pragma unroll
-    for (int i = 0; i < TILES; i++)
+    for (int i = 0; i < (fits_beside<HD, ALONE>() ? 0 : TILES); i++)
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             if (ALONE) {
@@ -235,6 +302,7 @@ __global__ void __launch_bounds__(THREADS)
             const uint32_t keys = shared_at(ring + (base + 2 * i) % SLOTS * BYTES);
             const uint32_t values = shared_at(ring + (base + 2 * i + 1) % SLOTS * BYTES);
             float s[2][4] = {}; /* two chains: even and odd steps */
+            uint32_t two[4];    /* queries of two steps */
             await_load(2 * i);
             bring(i, 2 * i, own_k);
 #pragma unroll
@@ -242,7 +310,14 @@ __global__ void __launch_bounds__(THREADS)
                 uint32_t a[4];
                 int row = lane % 16, c = 2 * k + lane / 16;
                 ldmatrix4(a, keys + tile_at(row, c));
-                mma16816(s[k % 2], a, x[k][0], x[k][1]);
+                if (!fits_beside<HD, ALONE>()) {
+                    mma16816(s[k % 2], a, x[k][0], x[k][1]);
+                    continue;
+                }
+                if (k % 2 == 0)
+                    ldmatrix4(two,
+                              shared_at(own_q + lane % 8 * query_ld<HD>() + 16 * k + lane / 8 * 8));
+                mma16816(s[k % 2], a, two[k % 2 * 2], two[k % 2 * 2 + 1]);
             }
             refill();
             spent.end(0);
@@ -300,19 +375,22 @@ __global__ void __launch_bounds__(THREADS)
             }
         }
         __syncthreads();
-        if (threadIdx.x < QUERIES) { /* what each warp's part counts */
-            const int c = threadIdx.x;
+        if (threadIdx.x < WARPS * QUERIES) { /* what each warp's part counts */
+            const int c = lane % QUERIES, w = lane / QUERIES;
             float top = -INFINITY, total = 0;
-            for (int w = 0; w < WARPS; w++)
-                top = fmaxf(top, stat[0][w][c]);
-            for (int w = 0; w < WARPS; w++) {
-                const float f = expf(stat[0][w][c] - top);
-                total = fmaf(f, stat[1][w][c], total);
-                stat[0][w][c] = f;
+            for (int i = 0; i < WARPS; i++)
+                top = fmaxf(top, stat[0][i][c]);
+            const float f = expf(stat[0][w][c] - top), sum = stat[1][w][c];
+            __syncwarp();
+            for (int i = 0; i < WARPS; i++)
+                total = fmaf(__shfl_sync(~0u, f, i * QUERIES + c),
+                             __shfl_sync(~0u, sum, i * QUERIES + c), total);
+            stat[0][w][c] = f;
+            if (w == 0) {
+                both[0][c] = top;
+                both[1][c] = total;
+                both[2][c] = 1.0f / total;
             }
-            both[0][c] = top;
-            both[1][c] = total;
-            both[2][c] = 1.0f / total;
         }
         /* each warp's output into the slot that it read last, [query][dim ^ ...]: no bank is hit
          * twice; the other slots take what comes next meanwhile */
@@ -324,8 +402,7 @@ __global__ void __launch_bounds__(THREADS)
             base = issued;
             begin();
 #if __CUDA_ARCH__ >= 900
-            while (issued - base < min(n_loads, SLOTS - 1))
-                issue();
+            fill(SLOTS - 1);
 #endif
         }
         float *out = (float *)(ring + spare * BYTES);
@@ -362,44 +439,24 @@ __global__ void __launch_bounds__(THREADS)
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies come over this */
 #endif
         __syncthreads();
-#if __CUDA_ARCH__ >= 900
-        while (issued - base < min(n_loads, (int32_t)SLOTS))
-            issue();
-#else
-        while (issued - base < SLOTS)
-            issue();
-#endif
+        fill(SLOTS);
     }
     if (!turn || whole) return;
-    /* The CTA that comes last merges the parts, in ascending order whoever it is. */
-    __threadfence();
+    /* The CTA that comes last merges the parts. The barrier, then one thread's release and acquire,
+     * order what all threads wrote and will read. */
     __syncthreads();
     if (threadIdx.x == 0) {
-        int32_t *mine = turn + r * gridDim.y + blockIdx.y;
-        is_last = atomicAdd(mine, n_parts) == p.n - n_parts;
+        int32_t *mine = turn + r * gridDim.x + blockIdx.x, before;
+        asm volatile("atom.add.acq_rel.gpu.s32 %0, [%1], %2;"
+                     : "=r"(before)
+                     : "l"(mine), "r"(n_parts)
+                     : "memory");
+        is_last = before == p.n - n_parts;
         if (is_last) *mine = 0; /* for the next launch */
     }
     __syncthreads();
     if (!is_last) return;
-    __threadfence();
-    for (int i = threadIdx.x; i < n_q * HD / 4; i += THREADS) {
-        const int c = i / (HD / 4), d = i % (HD / 4) * 4;
-        const float *in = partial + (r * q.n_heads + h0 + c) * (max_splits + 1) * partial_ld;
-        float top = -INFINITY, total = 0;
-        float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 4
-        for (int w = 0; w < p.n; w++)
-            top = fmaxf(top, __ldcg(in + w * partial_ld + HD));
-#pragma unroll 4
-        for (int w = 0; w < p.n; w++) {
-            const float f = expf(__ldcg(in + w * partial_ld + HD) - top);
-            const float4 x = __ldcg((const float4 *)(in + w * partial_ld + d));
-            total = fmaf(f, __ldcg(in + w * partial_ld + HD + 1), total);
-            sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
-            sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
-        }
-        put_four(q, r, h0 + c, HD, d, sum, 1.0f / total);
-    }
+    merge_parts<HD>(q, r, h0, n_q, p.n, partial, max_splits, partial_ld, (float2 *)smem);
 }
 
 template <int HD> size_t smem_bytes()
@@ -418,7 +475,7 @@ cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_
     const int ctas = kv->n_kv_heads * groups * n; /* and at most two waves of them */
     int parts = splits + 1;
     if (n > 1) parts = GEM_MIN(parts, GEM_MAX(1, (HD > 256 ? 1 : 2) * s->n_sms / ctas));
-    dim3 grid((unsigned)parts, (unsigned)(kv->n_kv_heads * groups), (unsigned)n);
+    dim3 grid((unsigned)(kv->n_kv_heads * groups), (unsigned)parts, (unsigned)n);
     /* phases are told of single rows */
     const auto kernel = !raw        ? attend_mma<HD, false, false>
                         : q->clocks ? attend_mma<HD, true, true>

@@ -382,7 +382,7 @@ cudaError_t gem_cuda_append(const gem_cuda_stream *s, const gem_cuda_qkv *a, con
 int gem_cuda_max_splits(int n_kv_heads, int group, bool mma)
 {
     int ctas = n_kv_heads * ((group + 7) / 8);
-    int n = (mma && n_kv_heads < 8 ? 132 : 264) / ctas; /* one or two CTAs a multiprocessor */
+    int n = (mma ? 132 : 264) / ctas; /* one or two CTAs a multiprocessor */
     return n < 2 ? 2 : n > GEM_CUDA_MAX_SPLITS - 1 ? GEM_CUDA_MAX_SPLITS - 1 : n;
 }
 

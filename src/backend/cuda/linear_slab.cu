@@ -12,8 +12,8 @@
  *
  * act(gate) * up of a joint weight is in here too, and leaves as f16 octets (gem_cuda_packed), as
  * do residual sums (rows.cu): every CTA reads all of a row, and what they read together from one
- * place costs more than its bytes, so they are few. 96 registers for one row leave room beside it
- * for the kernel of those sums.
+ * place costs more than its bytes, so they are few. 96 registers leave room beside it for the kernel
+ * of those sums.
  *
  * Order of sums: blocks and slabs ascending along a run, runs ascending; slices and the two places
  * that may share a tile leave sums of their own (gem_cuda_view). Places and runs follow from the
@@ -34,12 +34,12 @@ struct out_part {
     const uint8_t *w;
     float *y;
     int64_t ldy;
-    int32_t n_rows, tile_end; /* tiles of this output and those before it */
+    int32_t n_rows, tile_end; /* tiles of this output and those before it; no output: INT32_MAX */
 };
 
 /* Shared memory, behind the rings: byte offsets. Set by the host. */
 struct layout {
-    int32_t acts, sums, red, scale, shares, bars, all;
+    int32_t acts, sums, red, scale, pieces, bars, all;
     int32_t slabs; /* of activations: the longest slice */
 };
 
@@ -92,15 +92,14 @@ struct stripe {
     }
 };
 
-/* Which output a tile belongs to, and the first tile of it. Not in line, as some others: every
- * launch fetches its code anew, and that is time in which nothing streams. */
-__device__ __noinline__ int2 out_of(const args &a, int32_t tile)
+/* Which output a tile belongs to, and the first tile of it. In line: by reference, arguments are
+ * read through memory. */
+__device__ inline int2 out_of(const args &a, int32_t tile)
 {
-    int i = 0, first = 0;
-#pragma unroll 1
-    while (tile >= a.out[i].tile_end)
-        first = a.out[i++].tile_end;
-    return make_int2(i, first);
+    static_assert(MAX_OUT == 4, "one comparison for each but the last");
+    const int i =
+        (tile >= a.out[0].tile_end) + (tile >= a.out[1].tile_end) + (tile >= a.out[2].tile_end);
+    return make_int2(i, i ? a.out[i - 1].tile_end : 0);
 }
 
 __device__ __noinline__ float capped(float v, float cap)
@@ -128,50 +127,27 @@ struct target {
     }
 };
 
-/* A tile that several runs share: its sum is red[first] and then red[2 w], from <= w < to. */
-struct share {
-    int32_t tile; /* -1: none */
-    int16_t first, from, to;
-    int8_t part, last; /* last: no other place has a part of it */
-};
-
-/* The tile that a group's stripe begins inside of (who -1), the one that begins in run `who` and
- * ends behind it, or (who = number of runs) the one whose slabs are all the next place's. */
-__device__ inline share share_of(const args &a, const stripe &x, int grp, int who)
+/* x is loaded here. */
+template <class X> __device__ inline void touch(const X *x)
 {
-    const int runs = WARPS >> a.log_slices;
-    share e = {-1, 0, 0, 0, 0, 0};
-    int32_t tl, w = who + 1;
-    if (who == runs) {
-        if (!x.shares || x.hi != (x.end - 1) * x.len) return e;
-        tl = x.end - 1;
-        e.first = -1;
-    } else if (who < 0) {
-        if (x.lo == 0) return e;
-        tl = x.lo / x.len;
-        if (tl * x.len == x.lo) return e;
-        e.first = -1;
-    } else {
-        const int32_t w0 = x.run(a, who), w1 = x.run(a, who + 1);
-        if (w1 == w0) return e;
-        tl = (w1 - 1) / x.len;
-        if (tl * x.len < w0 || (tl + 1) * x.len <= w1) return e;
-        e.first = (int16_t)((grp * runs + who) * 2 + (tl * x.len != w0 && w0 / x.len != tl));
-    }
-    e.from = (int16_t)(grp * runs + w);
-#pragma unroll 1
-    while (w < runs && x.run(a, w) < (tl + 1) * x.len)
-        w++;
-    e.to = (int16_t)(who == runs ? e.from : grp * runs + w);
-    e.tile = tl;
-    e.part = x.shared && tl < x.first;
-    e.last = !e.part && !a.cut && !(x.shares && tl == x.end - 1);
-    return e;
+    asm volatile("" ::"l"(x));
+}
+__device__ inline void touch(int64_t x)
+{
+    asm volatile("" ::"l"(x));
+}
+__device__ inline void touch(int32_t x)
+{
+    asm volatile("" ::"r"(x));
+}
+__device__ inline void touch(float x)
+{
+    asm volatile("" ::"f"(x));
 }
 
 /* N: columns that differ, 1 or 8; FROM: of gated rows as of rows */
 template <int T, int N, int FROM>
-__global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant__ args a)
+__global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
 {
     extern __shared__ __align__(128) uint8_t smem[];
     constexpr int bytes = slab_bytes(T), tile_floats = 16 * N;
@@ -181,13 +157,13 @@ __global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant
 
     uint8_t *ring = smem + (size_t)warp * (size_t)(a.stages * bytes);
     float *red = (float *)(smem + a.at.red);
-    share *shares = (share *)(smem + a.at.shares);
+    int32_t *pieces = (int32_t *)(smem + a.at.pieces);
     const uint32_t bar = shared_at(smem + a.at.bars) + 8 * (uint32_t)(warp * a.stages);
     const uint32_t slots = shared_at(ring);
     acts s;
     s.slabs = a.at.slabs;
-    s.frag = smem + a.at.acts;
-    s.frag_ld = 512 * s.slabs + 64;
+    s.rows = smem + a.at.acts;
+    s.row_ld = 512 * s.slabs + 16;
     s.sums = smem + a.at.sums;
     s.sum_ld = sum_bytes(T) * s.slabs + 16;
     s.scale = (float *)(smem + a.at.scale);
@@ -251,43 +227,31 @@ __global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant
     };
 #endif
     fill(a.early);
+    /* arguments that are used later: on their way from the constants */
+    touch(a.in.packed.h), touch(a.in.packed.scale), touch(a.at.scale), touch(a.out[0].y);
+    touch((int32_t)a.end.gated), touch(a.end.packed.width), touch(a.end.softcap);
     const int first_slab = a.k_slabs * own_slice >> a.log_slices;
     acts own = s;
     own.slabs = len;
     const int n_runs = (N > 1 ? a.n : 1) * len;
     dependency_wait();
-    if (FROM == GEM_CUDA_FROM_PACKED && N == 1) {
-        put_packed<T>(own, a.in.packed, n_runs, first_slab, warp, lane);
-    } else if (FROM == GEM_CUDA_FROM_PACKED) { /* by way of the slots that are not filled yet */
-        put_packed_rows<T>(own, a.in.packed, n_runs, first_slab, warp, lane, ring + a.early * bytes,
-                           (a.stages - a.early) * bytes / 128);
-#if __CUDA_ARCH__ >= 900
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies come over them */
-        __syncwarp();
-#endif
+    if (FROM == GEM_CUDA_FROM_PACKED) {
+        put_packed<T, N>(own, a.in.packed, n_runs, first_slab, warp, lane);
     } else if (a.in.from == GEM_CUDA_FROM_GATED)
         put_gated<T>(own, a.in, n_runs, first_slab, warp, lane);
     else
         put_rows<T>(own, a.in.a, n_runs, first_slab, warp, lane);
     fill(a.stages);
-    if (from == to && lane < tile_floats / 4) /* an empty run adds nothing */
-        ((float4 *)(red + warp * 2 * tile_floats))[lane] = make_float4(0, 0, 0, 0);
+    if (lane < 2) pieces[warp * 2 + lane] = -1;
     __syncthreads();
-    const int n_shares = WARPS + 2 * slices;
     const int run = warp & (runs - 1);
-    if (lane == 0 || (lane == 1 && run == 0) || (lane == 2 && run == runs - 1)) {
-        const int who = lane == 0 ? run : lane == 1 ? -1 : runs; /* ends of the stripe too */
-        share e = {-1, 0, 0, 0, 0, 0};
-        if (!idle) e = share_of(a, mine, group, who);
-        shares[group * (runs + 2) + who + 1] = e;
-    }
 
     float acc[4] = {};
     int32_t tile = first_tile, ks = first_ks;
     bool whole = ks == 0; /* this tile began in this warp */
     int stage = 0;
     uint32_t parity = 0;
-    const uint8_t *frag = s.frag + (N > 1 ? g * s.frag_ld : 0) + 16 * t;
+    const uint32_t rows = shared_at(s.rows) + (N > 1 ? lane % 8 * s.row_ld : 0) + lane / 8 * 16;
     const uint8_t *sums = s.sums + (N > 1 ? g * s.sum_ld : 0);
 
 #pragma unroll 1
@@ -313,7 +277,7 @@ __global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant
         commit();
 #endif
         if (++stage == a.stages) stage = 0, parity ^= 1;
-        w.multiply(frag + 512 * ks, sums + sum_bytes(T) * ks, t, v);
+        w.multiply(rows + 512 * ks, sums + sum_bytes(T) * ks, t, v);
         float s0 = s.scale[(N > 1 ? 2 * t * len : 0) + ks];
         float s1 = N > 1 ? s.scale[(2 * t + 1) * len + ks] : s0;
         acc[0] = fmaf(v[0], s0, acc[0]);
@@ -329,8 +293,9 @@ __global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant
 #pragma unroll
                 for (int c = 0; c < (N > 1 ? 2 : 1); c++) {
                     const int col = (N > 1 ? 2 * t : 0) + c;
-                    pack_octet(a.end.packed, col, tile, g, activate(a.end.act, acc[c]) * acc[2 + c],
-                               (N > 1 || t == 0) && col < a.n, ~0u, 4);
+                    const float x = activate(a.end.act, acc[c]) * acc[2 + c];
+                    pack_octet<1>(a.end.packed, col, tile, g, &x, (N > 1 || t == 0) && col < a.n,
+                                  4);
                 }
             } else if (N > 1 || t == 0) {
                 const target to(a, tile);
@@ -343,11 +308,16 @@ __global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant
                     if (!p && !a.cut) to.put(a, q + slices, col, g + 8 * u, 0.0f);
                 }
             }
-        } else if (N > 1 || t == 0) {
-            float *out = red + (warp * 2 + (tile != first_tile)) * tile_floats;
-            for (int u = 0; u < 2; u++)
-                for (int c = 0; c < (N > 1 ? 2 : 1); c++)
-                    out[((N > 1 ? 2 * t : 0) + c) * 16 + g + 8 * u] = acc[2 * u + c];
+        } else {
+            const int piece = warp * 2 + (tile != first_tile);
+            const int part = mine.shared && tile < mine.first;
+            const bool last = !part && !a.cut && !(mine.shares && tile == mine.end - 1);
+            if (lane == 0) pieces[piece] = tile * 4 + part * 2 + last;
+            if (N > 1 || t == 0)
+                for (int u = 0; u < 2; u++)
+                    for (int c = 0; c < (N > 1 ? 2 : 1); c++)
+                        red[piece * tile_floats + ((N > 1 ? 2 * t : 0) + c) * 16 + g + 8 * u] =
+                            acc[2 * u + c];
         }
         acc[0] = acc[1] = acc[2] = acc[3] = 0;
         tile++;
@@ -356,34 +326,55 @@ __global__ void __maxnreg__(N == 1 ? 96 : 128) linear_slab(const __grid_constant
     }
     __syncthreads();
 
-    const auto shared_sum = [&](const share &e, int item) {
-        float sum = e.first < 0 ? 0 : red[e.first * tile_floats + item];
+    /* Tiles in pieces: lane l of every warp looks at piece l; those of one tile add up in order, a
+     * tile a warp. */
+    const int32_t mine_is = pieces[lane];
+    const uint32_t like = __match_any_sync(~0u, mine_is);
+    const bool leads = mine_is >= 0 && __ffs((int)like) - 1 == lane;
+    const uint32_t leaders = __ballot_sync(~0u, leads);
+    const int rank = __popc(leaders & ((1u << lane) - 1));
 #pragma unroll 1
-        for (int w = e.from; w < e.to; w++)
-            sum += red[w * 2 * tile_floats + item];
-        return sum;
-    };
-    if (a.end.gated) { /* one slice, cut between tiles */
+    for (int i = warp; i < __popc(leaders); i += WARPS) {
+        const int leader = __ffs((int)__ballot_sync(~0u, leads && rank == i)) - 1;
+        const int32_t what = __shfl_sync(~0u, mine_is, leader);
+        constexpr int V = N == 1 ? 1 : 4; /* values a lane: rows of a column */
+        const int item = V * lane, col = item / 16, row = item % 16;
+        const float *from = red + (N == 1 ? lane % 16 : item);
+        float sum[V] = {};
 #pragma unroll 1
-        for (int i = threadIdx.x; i < n_shares * tile_floats / 2; i += THREADS) {
-            const share e = shares[i / (tile_floats / 2)];
-            const int item = i % (tile_floats / 2), col = item / 8, r = item % 8;
-            if (e.tile < 0) continue; /* all eight of an octet */
-            const float gate = shared_sum(e, col * 16 + r), up = shared_sum(e, col * 16 + r + 8);
-            pack_octet(a.end.packed, col, e.tile, r, activate(a.end.act, gate) * up, col < a.n,
-                       0xffu << (lane & 24), 1);
+        for (uint32_t left = __shfl_sync(~0u, like, leader); left; left &= left - 1) {
+            const float *piece = from + (__ffs((int)left) - 1) * tile_floats;
+            if (N == 1) {
+                sum[0] += *piece;
+            } else {
+                const float4 x = *(const float4 *)piece;
+                sum[0] += x.x, sum[V / 4] += x.y, sum[V / 2] += x.z, sum[V - 1] += x.w;
+            }
         }
-        return;
+        if (a.end.gated) { /* one slice, cut between tiles: the upper half of a column is up */
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                const float up = __shfl_down_sync(~0u, sum[v], 8 / V);
+                sum[v] = activate(a.end.act, sum[v]) * up;
+            }
+            pack_octet<V>(a.end.packed, col, what / 4, row, sum, row < 8 && col < a.n, 1);
+            continue;
+        }
+        if (N == 1 && lane >= 16) continue;
+        const target to(a, what / 4);
+        const int part = (what & 2 ? slices : 0) + own_slice;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            to.put(a, part, col, row + v, sum[v]);
+            if (what & 1) to.put(a, slices + own_slice, col, row + v, 0.0f);
+        }
     }
-#pragma unroll 1
-    for (int i = threadIdx.x; i < n_shares * tile_floats; i += THREADS) {
-        const share e = shares[i / tile_floats];
-        const int item = i % tile_floats, col = item / 16, row = item % 16;
-        if (e.tile < 0) continue;
-        const float sum = shared_sum(e, item);
-        const target to(a, e.tile);
-        to.put(a, e.part * slices + own_slice, col, row, sum);
-        if (e.last) to.put(a, slices + own_slice, col, row, 0.0f);
+    /* A tile of this place whose slabs are all the next one's. */
+    if (run == runs - 1 && !idle && mine.shares && mine.hi == (mine.end - 1) * mine.len) {
+        const target to(a, mine.end - 1);
+        const int part = mine.shared && mine.end - 1 < mine.first;
+        for (int i = lane; i < tile_floats; i += 32)
+            to.put(a, part * slices + own_slice, i / 16, i % 16, 0.0f);
     }
 }
 
@@ -396,6 +387,8 @@ args shape(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out, in
         a.tiles += (int32_t)((out[i].w->n_rows + 15) / 16);
         a.out[i] = {out[i].w->data, out[i].y, out[i].ldy, (int32_t)out[i].w->n_rows, a.tiles};
     }
+    for (int i = n_out; i < MAX_OUT; i++)
+        a.out[i].tile_end = INT32_MAX;
     a.n = n;
     a.k_slabs = (int32_t)(w->k / GEM_CUDA_SLAB_K);
     const int slices = gem_cuda_slab_slices(w->dtype, w->k, s);
@@ -416,11 +409,11 @@ layout layout_of(gem_dtype t, int n, const args &a, int stages)
     const int slices = 1 << a.log_slices;
     l.slabs = (a.k_slabs + slices - 1) / slices;
     l.acts = WARPS * stages * slab_bytes(t);
-    l.sums = l.acts + n * (512 * l.slabs + 64); /* 64: rows fall into different banks */
+    l.sums = l.acts + n * (512 * l.slabs + 16); /* 16: rows fall into different banks */
     l.red = l.sums + n * (sum_bytes(t) * l.slabs + 16);
     l.scale = l.red + WARPS * 2 * 16 * n * 4; /* red: [warp][2][column][16 rows] */
-    l.shares = l.scale + (n * l.slabs + 3) / 4 * 16;
-    l.bars = l.shares + ((int)sizeof(share) * (WARPS + 2 * slices) + 15) / 16 * 16;
+    l.pieces = l.scale + (n * l.slabs + 3) / 4 * 16;
+    l.bars = l.pieces + WARPS * 2 * 4;
     l.all = l.bars + WARPS * stages * 8;
     return l;
 }

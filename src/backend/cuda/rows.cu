@@ -1,7 +1,7 @@
 /* rows.cu - row-wise ops: norms, residual sums, gated activations, rotary angles, the head's end,
  * and the small moves of rows and page tables. Each is bound by the latency of its kernel at one
  * row and by memory at many: bytes = what it reads and writes once. */
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/cluster.cuh"
 
 enum { ROW_THREADS = 1024 };
 
@@ -36,56 +36,26 @@ cudaError_t gem_cuda_norm(const gem_cuda_stream *s, gem_cuda_view src, const flo
  * (linear_slab.cu) that still runs. Rows do not meet. */
 enum { SUM_THREADS = 256, SUM_WARPS = SUM_THREADS / 32, SUM_CTAS = 8 };
 
-__device__ inline void cluster_meet()
+/* The four sums of x over the cluster, in the order of warps and CTAs, for every thread. warps:
+ * [SUM_WARPS], ctas: [SUM_CTAS], the first n of them; once a launch. */
+__device__ inline float4 cluster_sums(float4 x, float4 *warps, float4 *ctas, uint64_t *bar,
+                                      int rank, int n)
 {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-#else
+    x = make_float4(warp_sum(x.x), warp_sum(x.y), warp_sum(x.z), warp_sum(x.w));
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
     __syncthreads();
-#endif
-}
-
-/* N sums over the cluster at once, in the order of warps and CTAs. warps: f32[SUM_WARPS][N], ctas:
- * f32[SUM_CTAS][N]; once a launch. */
-template <int N>
-__device__ inline void cluster_sums(float x[N], float *warps, float *ctas, int rank, int n)
-{
+    x = warps[0];
 #pragma unroll
-    for (int j = 0; j < N; j++) {
-        x[j] = warp_sum(x[j]);
-        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32 * N + j] = x[j];
-    }
-    __syncthreads();
+    for (int i = 1; i < SUM_WARPS; i++)
+        x = add4(x, warps[i]);
+    if (n == 1) return x;
+    if ((int)threadIdx.x < n) give(ctas + rank, bar, (int)threadIdx.x, x);
+    gifts_arrived(bar);
+    x = ctas[0];
 #pragma unroll
-    for (int j = 0; j < N; j++) {
-        x[j] = 0;
-#pragma unroll
-        for (int i = 0; i < SUM_WARPS; i++)
-            x[j] += warps[i * N + j];
-    }
-    if (n == 1) return;
-#if __CUDA_ARCH__ >= 900
-    if ((int)threadIdx.x < n) { /* one thread a CTA */
-        uint32_t at = (uint32_t)__cvta_generic_to_shared(ctas + rank * N), there;
-        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                     : "=r"(there)
-                     : "r"(at), "r"(threadIdx.x));
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 4 * j), "f"(x[j])
-                         : "memory");
-    }
-#endif
-    cluster_meet();
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-        x[j] = 0;
-#pragma unroll
-        for (int i = 0; i < SUM_CTAS; i++)
-            x[j] += ctas[i * N + j];
-    }
+    for (int i = 1; i < SUM_CTAS; i++)
+        if (i < n) x = add4(x, ctas[i]);
+    return x;
 }
 
 __device__ inline float dot4(float4 a, float4 b, float sum)
@@ -97,7 +67,8 @@ __device__ inline float dot4(float4 a, float4 b, float sum)
 template <int V>
 __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda_sum a)
 {
-    __shared__ float warps[SUM_WARPS * 4], ctas[SUM_CTAS * 4];
+    __shared__ float4 warps[SUM_WARPS], ctas[SUM_CTAS];
+    __shared__ uint64_t bar;
     const float4 zero = make_float4(0, 0, 0, 0);
     const int n = (int)gridDim.x, rank = (int)blockIdx.x;
     const int64_t r = blockIdx.y;
@@ -112,7 +83,8 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
         post[j] = a.post && in[j] ? *(const float4 *)(a.post + at[j]) : make_float4(1, 1, 1, 1);
         next[j] = a.next && in[j] ? *(const float4 *)(a.next + at[j]) : zero;
     }
-    if (n > 1) cluster_meet(); /* all are there: their shared memory may be written */
+    if (threadIdx.x == 0) gifts_expected(&bar, (uint32_t)n * 16);
+    cluster_meet(); /* all are there: their shared memory may be written */
     dependency_wait();
 #pragma unroll
     for (int j = 0; j < V; j++)
@@ -120,18 +92,19 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
     view_at4<V, V == 1 ? 8 : 2>(a.src, r, at, in, t);
     /* squares of t, of x and of t * post, and x by t * post: both norms follow from them, and the
      * cluster meets once */
-    float sum[4] = {}, f = 1;
+    float4 sum = zero;
+    float f = 1;
 #pragma unroll
     for (int j = 0; j < V; j++) {
         if (!in[j]) t[j] = zero;
-        sum[0] = dot4(t[j], t[j], sum[0]);
+        sum.x = dot4(t[j], t[j], sum.x);
         t[j].x *= post[j].x, t[j].y *= post[j].y, t[j].z *= post[j].z, t[j].w *= post[j].w;
-        sum[1] = dot4(x[j], x[j], sum[1]);
-        sum[2] = dot4(x[j], t[j], sum[2]);
-        sum[3] = dot4(t[j], t[j], sum[3]);
+        sum.y = dot4(x[j], x[j], sum.y);
+        sum.z = dot4(x[j], t[j], sum.z);
+        sum.w = dot4(t[j], t[j], sum.w);
     }
-    cluster_sums<4>(sum, warps, ctas, rank, n);
-    if (a.post) f = rsqrtf(sum[0] / (float)a.d + a.eps);
+    sum = cluster_sums(sum, warps, ctas, &bar, rank, n);
+    if (a.post) f = rsqrtf(sum.x / (float)a.d + a.eps);
 #pragma unroll
     for (int j = 0; j < V; j++) {
         x[j].x = fmaf(t[j].x, f, x[j].x) * a.out_scale;
@@ -141,7 +114,7 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
         if (in[j]) *(float4 *)(a.x + r * a.ldx + at[j]) = x[j];
     }
     if (!a.next) return;
-    const float squares = a.out_scale * a.out_scale * fmaf(f, fmaf(f, sum[3], 2 * sum[2]), sum[1]);
+    const float squares = a.out_scale * a.out_scale * fmaf(f, fmaf(f, sum.w, 2 * sum.z), sum.y);
     f = rsqrtf(fmaxf(squares, 0.0f) / (float)a.d + a.eps);
 #pragma unroll
     for (int j = 0; j < V; j++) {

@@ -1,47 +1,36 @@
-/* slab_acts.cuh - activations of slab products: runs of 256 values become f16 fragments in shared
- * memory under a power-of-two scale of their own, with the sums of their blocks beside them. */
+/* slab_acts.cuh - activations of slab products: rows of f16 in shared memory, each run of 256
+ * values under a power-of-two scale of its own, with the sums of its blocks beside it. An octet of
+ * eight rows is one 8 x 8 matrix of ldmatrix, so that rows need no other order. */
 #ifndef GEM_CUDA_SLAB_ACTS_CUH
 #define GEM_CUDA_SLAB_ACTS_CUH
 
-#include "backend/cuda/mma.cuh"
 #include "backend/cuda/slab_mma.cuh"
 
 enum { SLAB_WARPS = 16 };
 
 struct acts {
-    uint8_t *frag, *sums; /* rows frag_ld, sum_ld bytes apart */
+    uint8_t *rows, *sums; /* row_ld, sum_ld bytes apart */
     float *scale;         /* [rows][slabs] */
-    int frag_ld, sum_ld, slabs;
+    int row_ld, sum_ld, slabs;
 };
 
-/* A run from its pairs h[t] of block lane / 4 and j = lane % 4: [block][t][j]; `back` undoes the
- * scale they stand under. By a whole warp. */
+/* A run by a warp, an octet a lane; `back` undoes the scale it stands under. */
 template <int T>
-__device__ inline void put_pairs(const acts &s, int row, int ks, const uint32_t h[4], float back,
-                                 int lane)
+__device__ inline void put_octets(const acts &s, int row, int ks, uint4 h, float back, int lane)
 {
-    uint8_t *frag = s.frag + row * s.frag_ld + 512 * ks + 64 * (lane / 4) + 4 * (lane % 4);
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float2 v = __half22float2(*(const __half2 *)&h[i]);
-        sum += v.x + v.y;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++) { /* rotated: no bank is hit twice */
-        int at = (i + lane / 8) % 4;
-        uint32_t pick = at == 0 ? h[0] : at == 1 ? h[1] : at == 2 ? h[2] : h[3];
-        *(uint32_t *)(frag + 16 * at) = pick;
-    }
+    *(uint4 *)(s.rows + row * s.row_ld + 512 * ks + 16 * lane) = h;
+    const float2 a = __half22float2(*(const __half2 *)&h.x), b = __half22float2(*(__half2 *)&h.y),
+                 c = __half22float2(*(const __half2 *)&h.z), d = __half22float2(*(__half2 *)&h.w);
+    float sum = ((a.x + a.y) + (b.x + b.y)) + ((c.x + c.y) + (d.x + d.y));
     const bool sixteen = T == GEM_DTYPE_Q6_K;
     sum += __shfl_xor_sync(~0u, sum, 1);
     if (!sixteen) sum += __shfl_xor_sync(~0u, sum, 2);
-    __half hi = __float2half_rn(sum), lo = __float2half_rn(sum - __half2float(hi));
-    __half *out = (__half *)(s.sums + row * s.sum_ld + sum_bytes(T) * ks);
-    const int n = sixteen ? 16 : 8, b = sixteen ? lane / 2 : lane / 4;
+    const int n = sixteen ? 16 : 8; /* blocks: high parts of their sums, then low parts */
     if (lane % (32 / n) == 0) {
-        out[b] = hi;
-        out[n + b] = lo;
+        __half *out = (__half *)(s.sums + row * s.sum_ld + sum_bytes(T) * ks) + lane / (32 / n);
+        const __half high = __float2half_rn(sum);
+        out[0] = high;
+        out[n] = __float2half_rn(sum - __half2float(high));
     }
     if (lane == 0) s.scale[row * s.slabs + ks] = back;
 }
@@ -55,13 +44,11 @@ __device__ inline void put_run(const acts &s, int row, int ks, float4 a, float4 
     for (int i = 0; i < 8; i++)
         top = fmaxf(top, fabsf(v[i]));
     float f = f16_scale(warp_max(top));
-    uint32_t h[4];
+    __half2 h[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        __half2 pair = __floats2half2_rn(v[2 * i] * f, v[2 * i + 1] * f);
-        h[i] = *(uint32_t *)&pair;
-    }
-    put_pairs<T>(s, row, ks, h, inverse(f), lane);
+    for (int i = 0; i < 4; i++)
+        h[i] = __floats2half2_rn(v[2 * i] * f, v[2 * i + 1] * f);
+    put_octets<T>(s, row, ks, *(uint4 *)h, inverse(f), lane);
 }
 
 /* Runs i, i + 16, ... of the n_runs = rows x slabs, slab0 being the first. Not in line, nor what
@@ -105,126 +92,64 @@ __device__ __noinline__ void put_gated(const acts &s, const gem_cuda_slab_in &in
     }
 }
 
-/* A packed run: h: pair t = lane % 4 of the four octets of block lane / 4, own: their scales. The
- * scales of a run become one; powers of two move nothing but what falls below f16's least number.
- */
-template <int T>
-__device__ inline void put_packed_run(const acts &s, int row, int ks, uint32_t h[4], float4 own,
-                                      int lane)
-{
-    const int block = lane / 4, t = lane % 4;
-    float top = fmaxf(fmaxf(own.x, own.y), fmaxf(own.z, own.w));
-    for (int m = 4; m < 32; m *= 2)
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, m));
-    if (top == 0) top = 1;
-    const float down = inverse(top), f[4] = {own.x, own.y, own.z, own.w};
-    float sum[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const __half2 x = __hmul2(*(const __half2 *)&h[j], __float2half2_rn(f[j] * down));
-        const float2 y = __half22float2(x);
-        h[j] = *(const uint32_t *)&x;
-        sum[j] = y.x + y.y;
-    }
-    *(uint4 *)(s.frag + row * s.frag_ld + 512 * ks + 16 * lane) =
-        make_uint4(h[0], h[1], h[2], h[3]);
-    const bool sixteen = T == GEM_DTYPE_Q6_K;
-    float lo = sum[0] + sum[1], hi = sum[2] + sum[3];
-    if (!sixteen) lo += hi;
-    for (int m = 1; m < 4; m *= 2) {
-        lo += __shfl_xor_sync(~0u, lo, m);
-        if (sixteen) hi += __shfl_xor_sync(~0u, hi, m);
-    }
-    __half *out = (__half *)(s.sums + row * s.sum_ld + sum_bytes(T) * ks);
-    const int n = sixteen ? 16 : 8;
-    if (t < n / 8) { /* a block's sum, or a half block's: high and low */
-        const float x = t ? hi : lo;
-        const __half high = __float2half_rn(x);
-        out[n / 8 * block + t] = high;
-        out[n + n / 8 * block + t] = __float2half_rn(x - __half2float(high));
-    }
-    if (lane == 0) s.scale[row * s.slabs + ks] = top;
-}
-
-/* Packed runs of one row, two of a warp at once. */
-template <int T>
+/* Packed rows, U runs of a warp on their way at once. The scales of a run become one: powers of two
+ * move nothing but what falls below f16's least number. N: rows, or 1 */
+template <int T, int N>
 __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n_runs, int slab0,
                                   int warp, int lane)
 {
-#pragma unroll 1
-    for (int i = warp; i < n_runs; i += 2 * SLAB_WARPS) {
-        uint32_t h[2][4];
-        float4 own[2];
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-            const int64_t at = slab0 + i + u * SLAB_WARPS;
-            if (i + u * SLAB_WARPS >= n_runs) continue;
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                h[u][j] =
-                    __ldcg((const uint32_t *)p.h + 128 * at + 16 * (lane / 4) + 4 * j + lane % 4);
-            own[u] = __ldcg((const float4 *)p.scale + 8 * at + lane / 4);
-        }
-#pragma unroll
-        for (int u = 0; u < 2; u++)
-            if (i + u * SLAB_WARPS < n_runs)
-                put_packed_run<T>(s, 0, i + u * SLAB_WARPS, h[u], own[u], lane);
-    }
-}
-
-/* Of several rows: all runs of a warp are on their way at once, octets to where their fragments
- * will stand, in an order in which no bank is hit twice when they are read turned; their scales to
- * `spare`, 128 bytes a run, `room` of them. */
-template <int T>
-__device__ inline void put_packed_rows(const acts &s, const gem_cuda_packed &p, int n_runs,
-                                       int slab0, int warp, int lane, uint8_t *spare, int room)
-{
-    const int block = lane / 4, t = lane % 4, turn = block / 2 % 4;
-#pragma unroll 1
-    for (int i0 = warp; i0 < n_runs; i0 += SLAB_WARPS * room) {
-        const int end = min(n_runs, i0 + SLAB_WARPS * room), row0 = i0 / s.slabs;
-        int row = row0, ks = i0 - row0 * s.slabs;
-        const auto step = [&] {
-            for (ks += SLAB_WARPS; ks >= s.slabs; row++)
+    constexpr int U = N == 1 ? 2 : 6;
+    const auto wrap = [&](int &row, int &ks) {
+        if (N > 1)
+            for (; ks >= s.slabs; row++)
                 ks -= s.slabs;
-        };
-        uint8_t *scales = spare;
+    };
+    int row = 0, ks = warp; /* of the run that is put next */
+    wrap(row, ks);
 #pragma unroll 1
-        for (int i = i0; i < end; i += SLAB_WARPS, scales += 128, step()) {
-            const int64_t at = row * (p.width / 8) + 32 * (slab0 + ks);
-            copy16(smem_u32(s.frag + row * s.frag_ld + 512 * ks + 64 * block + 16 * (t ^ turn)),
-                   (const uint4 *)p.h + at + lane, true);
-            if (lane < 8) copy16(smem_u32(scales + 16 * lane), p.scale + at + 4 * lane, true);
-        }
-        copy_commit();
-        copy_wait<0>();
-        __syncwarp();
-        row = row0, ks = i0 - row0 * s.slabs, scales = spare;
-#pragma unroll 1
-        for (int i = i0; i < end; i += SLAB_WARPS, scales += 128, step()) {
-            const uint8_t *frag = s.frag + row * s.frag_ld + 512 * ks + 64 * block + 4 * t;
-            const float4 own = *(const float4 *)(scales + 16 * block);
-            uint32_t h[4];
+    for (int i = warp; i < n_runs; i += U * SLAB_WARPS) {
+        uint4 h[U];
+        float own[U];
+        int r = row, k = ks;
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                h[j] = *(const uint32_t *)(frag + 16 * (j ^ turn));
-            __syncwarp();
-            put_packed_run<T>(s, row, ks, h, own, lane);
+        for (int u = 0; u < U; u++) {
+            if (i + u * SLAB_WARPS >= n_runs) break;
+            const int64_t at = r * (p.width / 8) + 32 * (slab0 + k) + lane;
+            h[u] = __ldcg((const uint4 *)p.h + at);
+            own[u] = __ldcg(p.scale + at);
+            wrap(r, k += SLAB_WARPS);
         }
-        __syncwarp();
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (i + u * SLAB_WARPS >= n_runs) break;
+            float top = warp_max(own[u]);
+            if (top == 0) top = 1;
+            const __half2 f = __float2half2_rn(own[u] * inverse(top));
+            __half2 x[4] = {__hmul2(*(__half2 *)&h[u].x, f), __hmul2(*(__half2 *)&h[u].y, f),
+                            __hmul2(*(__half2 *)&h[u].z, f), __hmul2(*(__half2 *)&h[u].w, f)};
+            put_octets<T>(s, row, ks, *(uint4 *)x, top, lane);
+            wrap(row, ks += SLAB_WARPS);
+        }
     }
 }
 
-/* act(gate) * up of 8 rows of a tile, for the lanes of a group that differ in `mask` bits: rows. */
+/* act(gate) * up of 8 rows of a tile: V of them, from r on, a lane; lanes of an octet are `step`
+ * apart. By a whole warp. */
+template <int V>
 __device__ inline void pack_octet(const gem_cuda_packed &p, int64_t row, int64_t octet, int r,
-                                  float x, bool put, uint32_t lanes, int step)
+                                  const float *x, bool put, int step)
 {
-    float top = fabsf(x);
-    for (int m = step; m < 8 * step; m *= 2)
-        top = fmaxf(top, __shfl_xor_sync(lanes, top, m));
+    float top = 0;
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        top = fmaxf(top, fabsf(x[v]));
+    for (int m = step; m < 8 / V * step; m *= 2)
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, m));
     const float f = f16_scale(top);
     if (!put) return;
-    ((__half *)p.h)[row * p.width + 8 * octet + r] = __float2half_rn(x * f);
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        ((__half *)p.h)[row * p.width + 8 * octet + r + v] = __float2half_rn(x[v] * f);
     if (r == 0) p.scale[row * (p.width / 8) + octet] = top == 0 ? 0.0f : inverse(f);
 }
 

@@ -1,5 +1,5 @@
 /* slab_mma.cuh - a slab (slab.cuh) in the registers of a warp, and its product with activations
- * that stand in shared memory as f16 fragments. Quants enter m16n8k16 as subnormal f16 numbers,
+ * that stand in shared memory as rows of f16. Quants enter m16n8k16 as subnormal f16 numbers,
  * without arithmetic; the f32 sum of a block is scaled by its f32 scale; offsets and minima are one
  * more product with the block sums of the activations. */
 #ifndef GEM_CUDA_SLAB_MMA_CUH
@@ -33,6 +33,17 @@ __device__ inline uint32_t bytes_f16(uint32_t w, int i, float bias)
     uint32_t h = __byte_perm(w, 0x64646464u, i ? 0x4342u : 0x4140u);
     __half2 v = __hsub2(*(__half2 *)&h, __float2half2_rn(bias));
     return *(uint32_t *)&v;
+}
+
+/* Pair t of octets 0 to 3 in row g: four 8 x 8 matrices. Its order among other volatile statements,
+ * barriers too, stays; plain loads may pass it. */
+__device__ inline uint4 octets(uint32_t at)
+{
+    uint4 x;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "r"(at));
+    return x;
 }
 
 /* A slab in registers, as lane l sees it. */
@@ -141,9 +152,10 @@ template <int T> struct slab {
         return *(const uint32_t *)&h;
     }
 
-    /* sum over the slab of weight x activation: acts: this lane's fragments of block 0, sums: of
-     * the block sums. Elements: (row g, col 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). */
-    __device__ void multiply(const uint8_t *acts, const uint8_t *sums, int t, float out[4]) const
+    /* sum over the slab of weight x activation: acts: shared address of octet lane / 8 of block 0
+     * in row lane % 8, sums: of this lane's row's block sums. Elements: (row g, col 2t), (g, 2t +
+     * 1), (g + 8, 2t), (g + 8, 2t + 1). */
+    __device__ void multiply(uint32_t acts, const uint8_t *sums, int t, float out[4]) const
     {
         float part[4] = {}, corr[4] = {};
         uint32_t scales[2][2]; /* K types: eight 6-bit scales of both rows */
@@ -154,7 +166,7 @@ template <int T> struct slab {
             }
 #pragma unroll
         for (int b = 0; b < 8; b++) {
-            uint4 x = *(const uint4 *)(acts + 64 * b);
+            const uint4 x = octets(acts + 64 * b);
             float d[4] = {}, d2[4] = {};
             mma(d, pair_of(b, 0, 0), pair_of(b, 0, 1), pair_of(b, 1, 0), pair_of(b, 1, 1), x.x,
                 x.y);
