@@ -339,11 +339,12 @@ GEM_API GEM_MUST_USE gem_status gem_batch_run(gem_model *m, const gem_row *rows,
 /* The ways back. Hybrid models (recurrent layers beside attention) hold the state of every 64th
  * position that their memory allows (state_bytes) and cannot cut it back in between. Their sessions
  * go anywhere all the same, at once: the tokens from the nearest held state up to the position are
- * run again inside the session's next prefill, decode or batch, with equal bytes, which then takes
- * that much longer. That is nothing within 13 positions of the end, at most 63 tokens where the
- * state of the position's page is held, as it is for every page while memory lasts, for the last
- * two pages of a session, and for a checkpoint's until all others are given up; at worst the whole
- * past. A fork starts from the last held state.
+ * run again inside the session's next prefill, decode or batch, with equal bytes (on CUDA with those
+ * of the route that so many rows take: docs/cuda.md), which then takes that much longer. That is
+ * nothing within 13 positions of the end, at most 63 tokens where the state of the position's page
+ * is held, as it is for every page while memory lasts, for the last two pages of a session, and for
+ * a checkpoint's until all others are given up; at worst the whole past.
+ * A fork starts from the last held state.
  *
  * A checkpoint holds the session's pages (shared, copied only when written); rolling back is exact.
  * Checkpoints outlive further decoding, even their session, and may be used many times by any

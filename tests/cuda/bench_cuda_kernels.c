@@ -268,7 +268,8 @@ typedef struct chain_layer {
 typedef struct chain {
     chain_layer l[LAYERS];
     gem_cuda_rows rows;
-    gem_cuda_packed packed, summed, heads;
+    gem_cuda_packed packed, heads;
+    gem_cuda_runs summed;
     float *x, *q, *k, *v, *o, *attended, *down, *norm, *cs, *q_rows, *partial;
     int32_t *turn, n;
     unsigned skip; /* bits: qkv, attention, o, gate and up, down, residual sums */
@@ -302,10 +303,10 @@ static cudaError_t residual(chain *c, gem_cuda_view src, gem_cuda_slab_in *in)
                               .ldx = D,
                               .d = D,
                               .src = src,
-                              .packed = c->summed,
+                              .runs = c->summed,
                               .eps = 1e-6f,
                               .out_scale = 0.9f};
-    *in = (gem_cuda_slab_in){.from = GEM_CUDA_FROM_PACKED, .packed = c->summed};
+    *in = (gem_cuda_slab_in){.from = GEM_CUDA_FROM_RUNS, .runs = c->summed};
     return c->skip & 32 ? cudaSuccess : gem_cuda_residual(&s, &sum, c->n);
 }
 
@@ -390,7 +391,8 @@ static void chains(void)
     c.x = device_copy(f, D * rows * 4);
     c.heads = (gem_cuda_packed){device_take(rows * 16384 * 2), device_take(rows * 2048 * 4), 16384};
     DO(cudaMemset(c.heads.h, 0, rows * 16384 * 2));
-    c.summed = (gem_cuda_packed){device_take(rows * D * 2), device_take(rows * D / 8 * 4), D};
+    c.summed = (gem_cuda_runs){device_take(rows * D * 2), device_take(rows * D / 256 * 96),
+                               device_take(rows * D / 256 * 4), D};
     c.norm = device_copy(f, D * 4), c.cs = device_copy(f, 256 * rows * 4);
     c.q_rows = device_copy(f, 16384 * rows * 4);
     c.attended = device_copy(f, 16384 * rows * 4);

@@ -246,7 +246,7 @@ static void check_gated(gem_dtype t, int64_t k, int64_t ff, int32_t n)
         free(w);
 }
 
-/* A residual sum and its norm, as f32 and packed, against doubles; a row's bits alone. */
+/* A residual sum and its norm, as f32 and in runs, against doubles; a row's bits alone. */
 static void check_sum(int64_t d, bool post)
 {
     enum { N = 3, PARTS = 4 };
@@ -254,12 +254,18 @@ static void check_sum(int64_t d, bool post)
     float *x = any_floats(N * (size_t)d, 5), *src = any_floats(PARTS * N * (size_t)d, 3),
           *norms = any_floats(2 * (size_t)d, 1);
     float *dsrc = device_copy(src, PARTS * N * row), *dn = device_copy(norms, 2 * row);
+    const bool runs = d % 256 == 0;
+    const size_t n_runs = (size_t)d / 256, sums_bytes = n_runs * GEM_CUDA_RUN_SUMS * 2;
     float *got[2][3]; /* x, dst, scale */
-    uint16_t *h[2];
+    uint16_t *h[2], *sums[2];
     for (int i = 0; i < 2; i++) { /* the last row with the others, and alone */
         const int64_t from = i ? N - 1 : 0;
         float *dx = device_copy(x, N * row), *dst = device_take(N * row);
-        gem_cuda_packed p = {device_take(N * row / 2), device_take(N * row / 8), d};
+        gem_cuda_runs p = {device_take(N * row / 2), device_take(N * sums_bytes),
+                           device_take(N * n_runs * 4), d},
+                      none = {0};
+        const gem_cuda_runs own = {p.h + from * d, p.sums + from * d / 256 * GEM_CUDA_RUN_SUMS,
+                                   p.scale + from * d / 256, d};
         gem_cuda_sum sum = {
             .x = dx + from * d,
             .dst = dst + from * d,
@@ -269,22 +275,25 @@ static void check_sum(int64_t d, bool post)
             .ld = d,
             .d = d,
             .src = {.data = dsrc + from * d, .part_stride = N * d, .ld = d, .n_parts = PARTS},
-            .packed = {p.h + from * d, p.scale + from * d / 8, d},
+            .runs = runs ? own : none,
             .eps = 1e-6f,
             .out_scale = 0.75f};
         DO(gem_cuda_residual(&s, &sum, i ? 1 : N));
         DO(cudaStreamSynchronize(s.stream));
         got[i][0] = host_copy(dx, N * row), got[i][1] = host_copy(dst, N * row);
-        got[i][2] = host_copy(p.scale, N * row / 8), h[i] = host_copy(p.h, N * row / 2);
-        cudaFree(dx), cudaFree(dst), cudaFree(p.h), cudaFree(p.scale);
+        got[i][2] = host_copy(p.scale, N * n_runs * 4), h[i] = host_copy(p.h, N * row / 2);
+        sums[i] = host_copy(p.sums, N * sums_bytes);
+        cudaFree(dx), cudaFree(dst), cudaFree(p.h), cudaFree(p.sums), cudaFree(p.scale);
     }
     const size_t last = (N - 1) * (size_t)d;
     report(memcmp(got[0][0] + last, got[1][0] + last, row) == 0 &&
                memcmp(got[0][1] + last, got[1][1] + last, row) == 0 &&
-               memcmp(h[0] + last, h[1] + last, row / 2) == 0 &&
-               memcmp(got[0][2] + last / 8, got[1][2] + last / 8, row / 8) == 0,
+               (!runs || (memcmp(h[0] + last, h[1] + last, row / 2) == 0 &&
+                          memcmp(got[0][2] + last / 256, got[1][2] + last / 256, n_runs * 4) == 0 &&
+                          memcmp((char *)sums[0] + (N - 1) * sums_bytes,
+                                 (char *)sums[1] + (N - 1) * sums_bytes, sums_bytes) == 0)),
            "sum alone", "", d, post, 0, 0);
-    double worst[3] = {0}, *want = malloc((size_t)d * sizeof(*want));
+    double worst[4] = {0}, *want = malloc((size_t)d * sizeof(*want));
     for (int64_t r = 0; r < N; r++) {
         double square = 0, all = 0;
         for (int64_t i = 0; i < d; i++) {
@@ -306,21 +315,39 @@ static void check_sum(int64_t d, bool post)
         for (int64_t i = 0; i < d; i++)
             want[i] *= norms[d + i] / sqrt(all / (double)d + 1e-6);
         for (int64_t i = 0; i < d; i++) {
-            double top = 0,
-                   v = (double)gem_f16_to_f32(h[0][r * d + i]) * got[0][2][(r * d + i) / 8];
-            for (int64_t j = i / 8 * 8; j < i / 8 * 8 + 8; j++)
-                top = fmax(top, fabs(want[j]));
             worst[1] = fmax(worst[1], fabs(got[0][1][r * d + i] - want[i]) /
                                           (fabs(want[i]) * 0x1p-18 + 1e-30));
+        }
+        for (int64_t i = 0; i < d && runs; i++) {
+            double top = 0,
+                   v = (double)gem_f16_to_f32(h[0][r * d + i]) * got[0][2][(r * d + i) / 256];
+            for (int64_t j = i / 256 * 256; j < i / 256 * 256 + 256; j++)
+                top = fmax(top, fabs(want[j]));
             worst[2] = fmax(worst[2],
                             fabs(v - want[i]) / (fabs(want[i]) * 0x1p-11 + top * 0x1p-22 + 1e-30));
+        }
+        for (int64_t b = 0; b < d / 16 && runs; b++) { /* sums of blocks of 16, of 32 */
+            const uint16_t *of = sums[0] + (size_t)(r * d + 16 * b) / 256 * GEM_CUDA_RUN_SUMS;
+            const int i = (int)(b % 16);
+            double sum[2] = {0}, size = 0;
+            for (int64_t j = 0; j < 32; j++) {
+                const double v = gem_f16_to_f32(h[0][r * d + b / 2 * 32 + j]);
+                sum[1] += v, size += fabs(v);
+                if (j / 16 == b % 2) sum[0] += v;
+            }
+            const double is[2] = {(double)gem_f16_to_f32(of[16 + i]) + gem_f16_to_f32(of[32 + i]),
+                                  (double)gem_f16_to_f32(of[i / 2]) +
+                                      gem_f16_to_f32(of[8 + i / 2])};
+            for (int j = 0; j < 2; j++)
+                worst[3] = fmax(worst[3], fabs(is[j] - sum[j]) / (size * 0x1p-20 + 1e-30));
         }
     }
     report(worst[0] <= 1, "sum", "", d, post, 0, worst[0]);
     report(worst[1] <= 1, "norm of sum", "", d, post, 0, worst[1]);
-    report(worst[2] <= 1, "packed sum", "", d, post, 0, worst[2]);
+    if (runs) report(worst[2] <= 1, "runs of sum", "", d, post, 0, worst[2]);
+    if (runs) report(worst[3] <= 1, "sums of runs", "", d, post, 0, worst[3]);
     for (int i = 0; i < 2; i++)
-        free(got[i][0]), free(got[i][1]), free(got[i][2]), free(h[i]);
+        free(got[i][0]), free(got[i][1]), free(got[i][2]), free(h[i]), free(sums[i]);
     cudaFree(dsrc), cudaFree(dn);
     free(x), free(src), free(norms), free(want);
 }

@@ -195,7 +195,9 @@ static void take_work(gem_backend *be)
     be->head_part = take(be, (size_t)be->head_parts * few * (size_t)be->ld_logits, sizeof(float));
     be->summed.width = (int64_t)gem_round_up((uint64_t)p->d_model, 256);
     be->summed.h = take(be, few * (size_t)be->summed.width, sizeof(uint16_t));
-    be->summed.scale = take(be, few * (size_t)be->summed.width / 8, sizeof(float));
+    be->summed.sums =
+        take(be, few * (size_t)be->summed.width / 256 * GEM_CUDA_RUN_SUMS, sizeof(uint16_t));
+    be->summed.scale = take(be, few * (size_t)be->summed.width / 256, sizeof(float));
     be->joint = take(be, tiles ? padded * (size_t)be->joint_width : 0, sizeof(float));
     be->packed.width = be->joint_width / 2;
     be->packed.h = take(be, few * (size_t)be->packed.width, sizeof(uint16_t));
@@ -252,16 +254,6 @@ static void count_parts(gem_backend *be)
             if (n) *n = GEM_MAX(*n, parts);
         }
     }
-}
-
-static gem_status check_pools(const gem_backend *be, gem_error *err)
-{
-    for (int i = 0; i < be->opt.n_pools; i++)
-        if (be->opt.pool[i].values_only)
-            return gem_fail(err, GEM_E_UNSUPPORTED,
-                            "cuda: KV type f32-values is the CPU backend's; f32, f16 and f16-full "
-                            "run here");
-    return GEM_OK;
 }
 
 static gem_status forecast(gem_backend *be, gem_error *err)
@@ -401,7 +393,6 @@ static gem_status open_cuda(gem_backend **out, const gem_backend_options *opt, g
     be->n_seqs = GEM_MIN(opt->n_batch, GEM_CUDA_MAX_SEQS);
     if ((st = open_device(be, err)) != GEM_OK) goto done;
     if ((st = check_plan(be, err)) != GEM_OK) goto done;
-    if ((st = check_pools(be, err)) != GEM_OK) goto done;
     if (opt->n_batch > GEM_CUDA_FEW && !opt->exact && !be->own_tile)
         be->blas = gem_cuda_blas_open();
     if ((st = gem_cuda_plan_weights(be, err)) != GEM_OK) goto done;

@@ -18,6 +18,7 @@ enum {
     GEM_CUDA_FEW = 8,      /* rows that the decode routes take at once */
     GEM_CUDA_SLAB_K = 256, /* a slab is 16 weight rows x 256 values of k */
     GEM_CUDA_SLAB_ROWS = 16,
+    GEM_CUDA_RUN_SUMS = 48,
     GEM_CUDA_HALF_SCALE = 16, /* f16 products of the tile route are this much smaller */
     GEM_CUDA_TILE = 128,      /* rows of a batch are padded to it by the tile route */
     GEM_CUDA_MAX_SPLITS = 66, /* parts of a sequence that decode attention works on at once */
@@ -42,6 +43,15 @@ typedef struct gem_cuda_packed {
     float *scale; /* [GEM_CUDA_FEW][width / 8] */
     int64_t width;
 } gem_cuda_packed;
+/* Rows of f16 as slab products take them: each run of 256 values under a power of two, value = h *
+ * scale. sums: of h over the run's eight blocks of 32, their high parts and then their low ones,
+ * and over its sixteen of 16 the same. */
+typedef struct gem_cuda_runs {
+    uint16_t *h;    /* [GEM_CUDA_FEW][width] */
+    uint16_t *sums; /* f16[GEM_CUDA_FEW][width / 256][GEM_CUDA_RUN_SUMS] */
+    float *scale;   /* [GEM_CUDA_FEW][width / 256] */
+    int64_t width;  /* a multiple of 256 */
+} gem_cuda_runs;
 /* A weight on the device: rows as in the file, or slabs (slab.cuh). With `up`: two weights in one,
  * 8 rows of `tensor` (the gate) and the same 8 of `up` by turns, so that a tile holds both. */
 typedef struct gem_cuda_weight {
@@ -83,13 +93,14 @@ cudaError_t gem_cuda_angles(const gem_cuda_stream *s, const int32_t *pos, int32_
                             const double *freq, int half, float *cs, float *sn);
 cudaError_t gem_cuda_norm(const gem_cuda_stream *s, gem_cuda_view src, const float *w, int32_t n,
                           int64_t d, float eps, float *dst, int64_t ld);
-/* x = (x + [rms(src, post)]) * out_scale; if next: dst, packed = rms(x, next), each unless NULL */
+/* x = (x + [rms(src, post)]) * out_scale; if next: dst, runs = rms(x, next), each unless NULL;
+ * runs: d is a multiple of 256 */
 typedef struct gem_cuda_sum {
     float *x, *dst;
     const float *post, *next; /* f32[d] or NULL */
     int64_t ldx, ld, d;       /* d: a multiple of 8 */
     gem_cuda_view src;
-    gem_cuda_packed packed;
+    gem_cuda_runs runs;
     float eps, out_scale;
 } gem_cuda_sum;
 cudaError_t gem_cuda_residual(const gem_cuda_stream *s, const gem_cuda_sum *a, int32_t n);
@@ -134,15 +145,17 @@ size_t gem_cuda_slab_bytes(gem_dtype t);
 int gem_cuda_slab_parts(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
                         int32_t n);
 typedef enum gem_cuda_slab_source {
-    GEM_CUDA_FROM_ROWS,  /* a */
-    GEM_CUDA_FROM_GATED, /* act(a) * b */
-    GEM_CUDA_FROM_PACKED /* packed */
+    GEM_CUDA_FROM_ROWS,   /* a */
+    GEM_CUDA_FROM_GATED,  /* act(a) * b */
+    GEM_CUDA_FROM_PACKED, /* packed */
+    GEM_CUDA_FROM_RUNS    /* runs */
 } gem_cuda_slab_source;
 typedef struct gem_cuda_slab_in {
     gem_cuda_slab_source from;
     gem_act act;
     gem_cuda_view a, b;
     gem_cuda_packed packed;
+    gem_cuda_runs runs;
 } gem_cuda_slab_in;
 /* What becomes of the products, besides going to y. */
 typedef struct gem_cuda_slab_end {

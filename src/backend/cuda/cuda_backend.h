@@ -68,7 +68,8 @@ struct gem_backend {
     float *part[GEM_PLAN_MAX_BUFS]; /* partial sums of slab products; NULL: none come here */
     int n_parts[GEM_PLAN_MAX_BUFS];
     float *head_part, *logits, *via, *partial;
-    gem_cuda_packed summed, attended; /* of the decode route: norms of residual sums, heads */
+    gem_cuda_runs summed;     /* of the decode route: norms of residual sums */
+    gem_cuda_packed attended; /* and heads */
     float *joint;           /* [n_batch][joint_width]: rows of joint weights, of the tile route */
     gem_cuda_packed packed; /* gated rows of the decode route */
     int64_t joint_width;    /* 0: there are no joint weights */

@@ -20,6 +20,7 @@ typedef struct pass {
     gem_cuda_slab_source source;
     const gem_op *glu;       /* of GEM_CUDA_FROM_GATED */
     gem_cuda_packed packed;  /* of GEM_CUDA_FROM_PACKED */
+    gem_cuda_runs runs;      /* of GEM_CUDA_FROM_RUNS */
     bool joint;              /* gate and up of the glu that comes next stand in be->joint */
     bool half;               /* as f16 (linear_blas.h) */
     bool in_xh;              /* the next product's rows stand in be->xh already */
@@ -87,7 +88,7 @@ typedef struct target {
 /* What the next slab product reads: rows of src, or what was left to it. */
 static gem_cuda_slab_in slab_input(const pass *p, gem_buf src)
 {
-    gem_cuda_slab_in in = {.from = p->source, .packed = p->packed};
+    gem_cuda_slab_in in = {.from = p->source, .packed = p->packed, .runs = p->runs};
     if (p->source == GEM_CUDA_FROM_ROWS) in.a = plain(p->be, src);
     if (p->source == GEM_CUDA_FROM_GATED) {
         in.a = p->view[p->glu->glu.gate];
@@ -196,13 +197,16 @@ static cudaError_t head(pass *p, const gem_cuda_op *o)
     /* no parts: the product finishes the logits itself */
     const bool whole = few && o->w[0]->slabs && be->head_parts == 0;
     const gem_cuda_slab_end end = {.softcap = whole ? o->op->head.softcap : 0};
-    target t = {be->logits, whole ? be->logits : be->head_part, be->ld_logits, &v};
+    /* one row goes to the host as it is made; more would wait for the bus */
+    const bool mapped = whole && p->n == 1;
+    float *to = mapped ? be->host_logits : be->logits;
+    target t = {to, whole ? to : be->head_part, be->ld_logits, &v};
     e = few ? linear_few(p, o, 1, o->op->head.src, &t, &end)
             : linear_many(p, o, 1, o->op->head.src, &t);
     if (!e && !whole)
         e = gem_cuda_head_finish(&be->s, v, p->n, be->plan->n_vocab, o->op->head.softcap,
                                  be->logits, be->ld_logits);
-    if (e) return e;
+    if (e || mapped) return e;
     return cudaMemcpyAsync(be->host_logits, be->logits,
                            (size_t)p->n * (size_t)be->ld_logits * sizeof(float),
                            cudaMemcpyDeviceToHost, be->s.stream);
@@ -412,9 +416,9 @@ static cudaError_t residual(pass *p, const gem_cuda_op *o)
         return gem_cuda_sum_many(&be->s, &a, p->n, padded_rows(p), be->xh, be->scale);
     }
     if (p->n <= GEM_CUDA_FEW && o->joins_next) {
-        a.packed = be->summed;
-        p->packed = be->summed;
-        p->source = GEM_CUDA_FROM_PACKED;
+        a.runs = be->summed;
+        p->runs = be->summed;
+        p->source = GEM_CUDA_FROM_RUNS;
         if (o->read_once && o[1].all_slabs) a.dst = NULL;
     }
     return gem_cuda_residual(&be->s, &a, p->n);

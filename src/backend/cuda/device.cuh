@@ -156,6 +156,19 @@ __device__ inline float warp_max(float x)
     return x;
 }
 
+__device__ inline uint32_t warp_max_u32(uint32_t x)
+{
+    return __reduce_max_sync(~0u, x);
+}
+
+/* x to two f16: its high part, and `n` behind that its low one: 22 bits. */
+__device__ inline void put_high_low(__half *to, int n, float x)
+{
+    const __half high = __float2half_rn(x);
+    to[0] = high;
+    to[n] = __float2half_rn(x - __half2float(high));
+}
+
 /* silu, or gelu by tanh: 0.5 x (1 + tanh(u)) = x / (1 + exp(-2 u)). */
 __device__ inline float activate(gem_act act, float x)
 {

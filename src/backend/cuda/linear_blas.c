@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_SHAPES = 512 };
-
 typedef struct shape {
     int64_t n, n_rows, k, ldy;
     bool half;
@@ -21,8 +19,8 @@ struct gem_cuda_blas {
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t desc;
     cublasLtMatmulPreference_t preference;
-    shape shape[MAX_SHAPES];
-    int n_shapes;
+    shape *shape; /* [room] */
+    int n_shapes, room;
     __typeof__(cublasLtCreate) *create;
     __typeof__(cublasLtDestroy) *destroy;
     __typeof__(cublasLtMatmulDescCreate) *desc_create;
@@ -94,6 +92,7 @@ void gem_cuda_blas_close(gem_cuda_blas *b)
         if (b->shape[i].b) b->layout_destroy(b->shape[i].b);
         if (b->shape[i].d) b->layout_destroy(b->shape[i].d);
     }
+    free(b->shape);
     if (b->preference) b->preference_destroy(b->preference);
     if (b->desc) b->desc_destroy(b->desc);
     if (b->handle) b->destroy(b->handle);
@@ -101,8 +100,9 @@ void gem_cuda_blas_close(gem_cuda_blas *b)
     free(b);
 }
 
-static shape *shape_of(gem_cuda_blas *b, int64_t n, int64_t n_rows, int64_t k, int64_t ldy,
-                       bool half)
+/* Borrowed until the next call. A shape keeps its algorithm, and so its bits. */
+static const shape *shape_of(gem_cuda_blas *b, int64_t n, int64_t n_rows, int64_t k, int64_t ldy,
+                             bool half)
 {
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
@@ -111,7 +111,13 @@ static shape *shape_of(gem_cuda_blas *b, int64_t n, int64_t n_rows, int64_t k, i
         if (x->n == n && x->n_rows == n_rows && x->k == k && x->ldy == ldy && x->half == half)
             return x;
     }
-    if (b->n_shapes == MAX_SHAPES) return NULL;
+    if (b->n_shapes == b->room) {
+        const int room = 2 * b->room + 64;
+        shape *more = realloc(b->shape, (size_t)room * sizeof(*more));
+        if (!more) return NULL;
+        b->shape = more;
+        b->room = room;
+    }
     shape *x = &b->shape[b->n_shapes++];
     *x = (shape){.n = n, .n_rows = n_rows, .k = k, .ldy = ldy, .half = half};
     x->usable =

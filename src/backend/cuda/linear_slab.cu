@@ -11,9 +11,9 @@
  * of the activations (relative 2^-12).
  *
  * act(gate) * up of a joint weight is in here too, and leaves as f16 octets (gem_cuda_packed), as
- * do residual sums (rows.cu): every CTA reads all of a row, and what they read together from one
- * place costs more than its bytes, so they are few. 96 registers leave room beside it for the kernel
- * of those sums.
+ * heads do; residual sums leave whole runs (rows.cu). Every CTA reads all of a row, and what they
+ * read together from one place costs more than its bytes, so they are few. 96 registers leave room
+ * beside it for the kernel of those sums.
  *
  * Order of sums: blocks and slabs ascending along a run, runs ascending; slices and the two places
  * that may share a tile leave sums of their own (gem_cuda_view). Places and runs follow from the
@@ -145,7 +145,8 @@ __device__ inline void touch(float x)
     asm volatile("" ::"f"(x));
 }
 
-/* N: columns that differ, 1 or 8; FROM: of gated rows as of rows */
+/* N: columns that differ, 1 or 8; FROM: of gated rows as of rows, of runs as of packed rows: a
+ * layer's products are one kernel, whose code may still be near */
 template <int T, int N, int FROM>
 __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
 {
@@ -228,14 +229,16 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
 #endif
     fill(a.early);
     /* arguments that are used later: on their way from the constants */
-    touch(a.in.packed.h), touch(a.in.packed.scale), touch(a.at.scale), touch(a.out[0].y);
+    touch(a.in.packed.h), touch(a.in.runs.h), touch(a.at.scale), touch(a.out[0].y);
     touch((int32_t)a.end.gated), touch(a.end.packed.width), touch(a.end.softcap);
     const int first_slab = a.k_slabs * own_slice >> a.log_slices;
     acts own = s;
     own.slabs = len;
     const int n_runs = (N > 1 ? a.n : 1) * len;
     dependency_wait();
-    if (FROM == GEM_CUDA_FROM_PACKED) {
+    if (FROM == GEM_CUDA_FROM_PACKED && a.in.from == GEM_CUDA_FROM_RUNS) {
+        put_runs<T, N>(own, a.in.runs, a.n, first_slab, warp, lane);
+    } else if (FROM == GEM_CUDA_FROM_PACKED) {
         put_packed<T, N>(own, a.in.packed, n_runs, first_slab, warp, lane);
     } else if (a.in.from == GEM_CUDA_FROM_GATED)
         put_gated<T>(own, a.in, n_runs, first_slab, warp, lane);
@@ -421,6 +424,7 @@ layout layout_of(gem_dtype t, int n, const args &a, int stages)
 template <int T> void (*kernel_of(int n, gem_cuda_slab_source from))(args)
 {
     switch (from) {
+    case GEM_CUDA_FROM_RUNS:
     case GEM_CUDA_FROM_PACKED:
         return n == 1 ? linear_slab<T, 1, GEM_CUDA_FROM_PACKED>
                       : linear_slab<T, 8, GEM_CUDA_FROM_PACKED>;

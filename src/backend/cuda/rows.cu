@@ -41,8 +41,17 @@ enum { SUM_THREADS = 256, SUM_WARPS = SUM_THREADS / 32, SUM_CTAS = 8 };
 __device__ inline float4 cluster_sums(float4 x, float4 *warps, float4 *ctas, uint64_t *bar,
                                       int rank, int n)
 {
-    x = make_float4(warp_sum(x.x), warp_sum(x.y), warp_sum(x.z), warp_sum(x.w));
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+    const int lane = threadIdx.x % 32, odd = lane & 1, second = lane >> 1 & 1;
+    /* neighbours share out the four: z and w are the odd one's, and so on */
+    const float2 half = odd ? make_float2(x.z, x.w) : make_float2(x.x, x.y),
+                 rest = odd ? make_float2(x.x, x.y) : make_float2(x.z, x.w);
+    const float2 two = make_float2(half.x + __shfl_xor_sync(~0u, rest.x, 1),
+                                   half.y + __shfl_xor_sync(~0u, rest.y, 1));
+    float one = second ? two.y : two.x;
+    one += __shfl_xor_sync(~0u, second ? two.x : two.y, 2);
+    for (int m = 4; m < 32; m *= 2)
+        one += __shfl_xor_sync(~0u, one, m);
+    if (lane < 4) ((float *)&warps[threadIdx.x / 32])[2 * odd + second] = one;
     __syncthreads();
     x = warps[0];
 #pragma unroll
@@ -63,12 +72,22 @@ __device__ inline float dot4(float4 a, float4 b, float sum)
     return fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, fmaf(a.w, b.w, sum))));
 }
 
-/* 64 registers: see linear_slab.cu */
-template <int V>
+/* The largest |a b| of a warp. */
+__device__ inline float warp_top(float4 a, float4 b)
+{
+    const float top =
+        fmaxf(fmaxf(fabsf(a.x * b.x), fabsf(a.y * b.y)), fmaxf(fabsf(a.z * b.z), fabsf(a.w * b.w)));
+    return __uint_as_float(warp_max_u32(__float_as_uint(top))); /* ordered as integers are */
+}
+
+/* PARTS: of src, when it has neither bias nor scale; 0: whatever it has. 64 registers: see
+ * linear_slab.cu */
+template <int V, int PARTS>
 __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda_sum a)
 {
     __shared__ float4 warps[SUM_WARPS], ctas[SUM_CTAS];
     __shared__ uint64_t bar;
+    __shared__ float tops[V][SUM_WARPS][2];
     const float4 zero = make_float4(0, 0, 0, 0);
     const int n = (int)gridDim.x, rank = (int)blockIdx.x;
     const int64_t r = blockIdx.y;
@@ -85,13 +104,31 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
     }
     if (threadIdx.x == 0) gifts_expected(&bar, (uint32_t)n * 16);
     cluster_meet(); /* all are there: their shared memory may be written */
+    const float inverse_d = 1.0f / (float)a.d;
+    float *row = a.x + r * a.ldx;
+    const float *part = a.src.data + r * a.src.ld + at[0];
+    asm volatile("" : "+l"(row), "+l"(part)); /* are known before the wait */
     dependency_wait();
 #pragma unroll
     for (int j = 0; j < V; j++)
-        x[j] = in[j] ? __ldcg((const float4 *)(a.x + r * a.ldx + at[j])) : zero;
-    view_at4<V, V == 1 ? 8 : 2>(a.src, r, at, in, t);
+        x[j] = in[j] ? __ldcg((const float4 *)(row + at[j])) : zero;
+    if (PARTS) {
+        float4 p[PARTS ? PARTS : 1];
+#pragma unroll
+        for (int q = 0; q < PARTS; q++, part += a.src.part_stride)
+            p[q] = in[0] ? __ldcg((const float4 *)part) : zero;
+        t[0] = p[0];
+        float4 rest = p[PARTS / 2];
+#pragma unroll
+        for (int q = 1; q < PARTS / 2; q++)
+            t[0] = add4(t[0], p[q]), rest = add4(rest, p[PARTS / 2 + q]);
+        t[0] = add4(t[0], rest);
+    } else {
+        view_at4<V, V == 1 ? 8 : 2>(a.src, r, at, in, t);
+    }
     /* squares of t, of x and of t * post, and x by t * post: both norms follow from them, and the
-     * cluster meets once */
+     * cluster meets once; from the largest x * next and t * post * next of a run, a bound of it */
+    const int warp = threadIdx.x / 32;
     float4 sum = zero;
     float f = 1;
 #pragma unroll
@@ -102,35 +139,47 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
         sum.y = dot4(x[j], x[j], sum.y);
         sum.z = dot4(x[j], t[j], sum.z);
         sum.w = dot4(t[j], t[j], sum.w);
+        if (!a.runs.h) continue;
+        const float tops_x = warp_top(x[j], next[j]), tops_t = warp_top(t[j], next[j]);
+        if (threadIdx.x % 32 == 0) tops[j][warp][0] = tops_x, tops[j][warp][1] = tops_t;
     }
     sum = cluster_sums(sum, warps, ctas, &bar, rank, n);
-    if (a.post) f = rsqrtf(sum.x / (float)a.d + a.eps);
+    if (a.post) f = rsqrtf(fmaf(sum.x, inverse_d, a.eps));
 #pragma unroll
     for (int j = 0; j < V; j++) {
         x[j].x = fmaf(t[j].x, f, x[j].x) * a.out_scale;
         x[j].y = fmaf(t[j].y, f, x[j].y) * a.out_scale;
         x[j].z = fmaf(t[j].z, f, x[j].z) * a.out_scale;
         x[j].w = fmaf(t[j].w, f, x[j].w) * a.out_scale;
-        if (in[j]) *(float4 *)(a.x + r * a.ldx + at[j]) = x[j];
+        if (in[j]) *(float4 *)(row + at[j]) = x[j];
     }
     if (!a.next) return;
     const float squares = a.out_scale * a.out_scale * fmaf(f, fmaf(f, sum.w, 2 * sum.z), sum.y);
-    f = rsqrtf(fmaxf(squares, 0.0f) / (float)a.d + a.eps);
+    const float f_post = f;
+    f = rsqrtf(fmaf(fmaxf(squares, 0.0f), inverse_d, a.eps));
 #pragma unroll
-    for (int j = 0; j < V; j++) {
+    for (int j = 0; j < V; j++) { /* a run is two warps', so a warp is in or out of it */
         const float4 y = make_float4(x[j].x * f * next[j].x, x[j].y * f * next[j].y,
                                      x[j].z * f * next[j].z, x[j].w * f * next[j].w);
         if (a.dst && in[j]) *(float4 *)(a.dst + r * a.ld + at[j]) = y;
-        if (!a.packed.h) continue;
-        float top = fmaxf(fmaxf(fabsf(y.x), fabsf(y.y)), fmaxf(fabsf(y.z), fabsf(y.w)));
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1)); /* an octet is two threads' */
-        if (!in[j]) continue;
-        const float up = f16_scale(top);
-        __half2 h[2] = {__floats2half2_rn(y.x * up, y.y * up),
-                        __floats2half2_rn(y.z * up, y.w * up)};
-        *(uint2 *)(a.packed.h + r * a.packed.width + at[j]) = *(uint2 *)h;
-        if (threadIdx.x % 2 == 0)
-            a.packed.scale[(r * a.packed.width + at[j]) / 8] = top == 0 ? 0.0f : inverse(up);
+        if (!a.runs.h || !in[j]) continue;
+        const float *one = tops[j][warp & ~1], *two = tops[j][warp | 1];
+        const float up = f16_scale(fabsf(a.out_scale) * f *
+                                   fmaf(f_post, fmaxf(one[1], two[1]), fmaxf(one[0], two[0])));
+        const __half2 h[2] = {__floats2half2_rn(y.x * up, y.y * up),
+                              __floats2half2_rn(y.z * up, y.w * up)};
+        const int64_t value = r * a.runs.width + at[j], run = value / 256;
+        *(uint2 *)(a.runs.h + value) = *(uint2 *)h;
+        const float2 lo = __half22float2(h[0]), hi = __half22float2(h[1]);
+        float sum16 = (lo.x + lo.y) + (hi.x + hi.y);
+        sum16 += __shfl_xor_sync(~0u, sum16, 1);
+        sum16 += __shfl_xor_sync(~0u, sum16, 2);
+        const float sum32 = sum16 + __shfl_xor_sync(~0u, sum16, 4);
+        __half *sums = (__half *)a.runs.sums + run * GEM_CUDA_RUN_SUMS;
+        const int i = (int)(at[j] % 256);
+        if (i % 16 == 0) put_high_low(sums + 16 + i / 16, 16, sum16);
+        if (i % 32 == 0) put_high_low(sums + i / 32, 8, sum32);
+        if (i == 0) a.runs.scale[run] = inverse(up);
     }
 }
 
@@ -138,11 +187,16 @@ cudaError_t gem_cuda_residual(const gem_cuda_stream *s, const gem_cuda_sum *a, i
 {
     const unsigned ctas = s->clusters ? SUM_CTAS : 1;
     const int64_t groups = (a->d + 4 * SUM_THREADS * ctas - 1) / (4 * SUM_THREADS * ctas);
-    const auto kernel = groups <= 1   ? residual<1>
-                        : groups <= 2 ? residual<2>
-                        : groups <= 6 ? residual<6>
-                                      : residual<12>;
-    if (groups > 12 || a->d % 8) return cudaErrorInvalidValue; /* refused at open */
+    const int parts = a->src.bias || a->src.row_scale ? 0 : a->src.n_parts;
+    const auto kernel = groups > 6   ? residual<12, 0>
+                        : groups > 2 ? residual<6, 0>
+                        : groups > 1 ? residual<2, 0>
+                        : parts == 8 ? residual<1, 8>
+                        : parts == 4 ? residual<1, 4>
+                        : parts == 2 ? residual<1, 2>
+                                     : residual<1, 0>;
+    if (groups > 12 || a->d % 8 || (a->runs.h && a->d % 256))
+        return cudaErrorInvalidValue; /* refused at open */
     return launch_clusters(s, kernel, dim3(ctas, (unsigned)n), SUM_THREADS, ctas, 0, *a);
 }
 

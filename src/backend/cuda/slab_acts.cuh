@@ -26,12 +26,9 @@ __device__ inline void put_octets(const acts &s, int row, int ks, uint4 h, float
     sum += __shfl_xor_sync(~0u, sum, 1);
     if (!sixteen) sum += __shfl_xor_sync(~0u, sum, 2);
     const int n = sixteen ? 16 : 8; /* blocks: high parts of their sums, then low parts */
-    if (lane % (32 / n) == 0) {
-        __half *out = (__half *)(s.sums + row * s.sum_ld + sum_bytes(T) * ks) + lane / (32 / n);
-        const __half high = __float2half_rn(sum);
-        out[0] = high;
-        out[n] = __float2half_rn(sum - __half2float(high));
-    }
+    if (lane % (32 / n) == 0)
+        put_high_low((__half *)(s.sums + row * s.sum_ld + sum_bytes(T) * ks) + lane / (32 / n), n,
+                     sum);
     if (lane == 0) s.scale[row * s.slabs + ks] = back;
 }
 
@@ -122,7 +119,8 @@ __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n
 #pragma unroll
         for (int u = 0; u < U; u++) {
             if (i + u * SLAB_WARPS >= n_runs) break;
-            float top = warp_max(own[u]);
+            /* not negative: ordered as integers are */
+            float top = __uint_as_float(warp_max_u32(__float_as_uint(own[u])));
             if (top == 0) top = 1;
             const __half2 f = __float2half2_rn(own[u] * inverse(top));
             __half2 x[4] = {__hmul2(*(__half2 *)&h[u].x, f), __hmul2(*(__half2 *)&h[u].y, f),
@@ -130,6 +128,46 @@ __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n
             put_octets<T>(s, row, ks, *(uint4 *)x, top, lane);
             wrap(row, ks += SLAB_WARPS);
         }
+    }
+}
+
+/* Runs as they are: a row is copied by its share of the warps. */
+template <int T, int N>
+__device__ inline void put_runs(const acts &s, const gem_cuda_runs &p, int n, int slab0, int warp,
+                                int lane)
+{
+    constexpr int EACH = SLAB_WARPS / N, U = N == 1 ? 2 : 6; /* warps a row, loads on their way */
+    constexpr int CHUNKS = sum_bytes(T) / 16;
+    const int row = warp / EACH, first = warp % EACH;
+    if (row >= n) return;
+    const int64_t run0 = row * (p.width / 256) + slab0;
+    const uint4 *h = (const uint4 *)p.h + 32 * run0 + lane;
+    const uint16_t *sums = p.sums + run0 * GEM_CUDA_RUN_SUMS + (T == GEM_DTYPE_Q6_K ? 16 : 0);
+    const auto chunk = [&](int i) {
+        return __ldcg((const uint4 *)(sums + i / CHUNKS * GEM_CUDA_RUN_SUMS) + i % CHUNKS);
+    };
+    int i = 32 * first + lane;
+    uint4 of_sums = make_uint4(0, 0, 0, 0);
+    float scale = 0;
+    if (i < s.slabs * CHUNKS) of_sums = chunk(i);
+    if (i < s.slabs) scale = __ldcg(p.scale + run0 + i);
+#pragma unroll 1
+    for (int k0 = first; k0 < s.slabs; k0 += U * EACH) {
+        uint4 x[U];
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            if (k0 + u * EACH < s.slabs) x[u] = __ldcg(h + 32 * (k0 + u * EACH));
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            if (k0 + u * EACH < s.slabs)
+                *(uint4 *)(s.rows + row * s.row_ld + 512 * (k0 + u * EACH) + 16 * lane) = x[u];
+    }
+    if (i < s.slabs) s.scale[row * s.slabs + i] = scale;
+    if (i < s.slabs * CHUNKS) *(uint4 *)(s.sums + row * s.sum_ld + 16 * i) = of_sums;
+#pragma unroll 1
+    for (i += 32 * EACH; i < s.slabs * CHUNKS; i += 32 * EACH) { /* long rows have more */
+        *(uint4 *)(s.sums + row * s.sum_ld + 16 * i) = chunk(i);
+        if (i < s.slabs) s.scale[row * s.slabs + i] = __ldcg(p.scale + run0 + i);
     }
 }
 
