@@ -19,8 +19,7 @@
  * that may share a tile leave sums of their own (gem_cuda_view). Places and runs follow from the
  * shape and the number of multiprocessors, so bits do not depend on the number of rows. With many
  * tiles and one slice, places are cut between tiles and there is one sum. What runs before and
- * behind the loop over slabs is short and not unrolled: its code comes from memory anew at each
- * launch, some 4 ns an instruction, while nothing streams.
+ * behind the loop over slabs is short: some 4 ns an instruction pass while nothing streams.
  * Bound: memory. Measured: docs/cuda.md. Layout and order after the design facts given there. */
 #include "backend/cuda/ring.cuh"
 #include "backend/cuda/slab_acts.cuh"
