@@ -43,6 +43,20 @@ __device__ inline void give(float4 *to, uint64_t *bar, int rank, float4 x)
 #endif
 }
 
+/* To the same place of the CTA of that rank, which sees it when the cluster has met. */
+__device__ inline void give(float *to, int rank, float x)
+{
+#if __CUDA_ARCH__ >= 900
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there)
+                 : "r"(shared_at(to)), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+#else
+    *to = x;
+#endif
+}
+
 /* All that was expected is there. By every thread. */
 __device__ inline void gifts_arrived(uint64_t *bar)
 {

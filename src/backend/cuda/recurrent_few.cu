@@ -9,6 +9,7 @@
  * for itself; positions that are written and those that others still read differ in the ring.
  * Bits do not depend on the number of rows. Bound: latency; the state is read once, 3.1 MB a layer
  * of 48 heads of 128 x 128. */
+#include "backend/cuda/cluster.cuh"
 #include "backend/cuda/mma.cuh"
 #include "backend/cuda/recurrent.cuh"
 
@@ -52,25 +53,6 @@ __device__ __noinline__ void keep_tail(const args &a, int seq, int32_t chunk, in
     float *tail = state_of(c, slot_of(c, seq, chunk)) + state_floats(c.r) - TAIL * n;
     for (int j = 0; j < TAIL; j++)
         tail[j * n + channel] = raw_input(c, a.raw, seq, chunk * GEM_PAGE - TAIL + j, channel);
-}
-
-__device__ inline void cluster_meet()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-#endif
-}
-__device__ inline void give(float *to, int rank, float x) /* to the CTA of that rank */
-{
-#if __CUDA_ARCH__ >= 900
-    uint32_t there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(there)
-                 : "r"(smem_u32(to)), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
-#endif
 }
 
 /* grid: slice of columns, V head, sequence; a head's slices are a cluster */
