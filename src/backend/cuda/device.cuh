@@ -156,9 +156,10 @@ __device__ inline float warp_max(float x)
     return x;
 }
 
-__device__ inline uint32_t warp_max_u32(uint32_t x)
+/* Of numbers that are not negative: they are ordered as integers are. */
+__device__ inline float warp_max_positive(float x)
 {
-    return __reduce_max_sync(~0u, x);
+    return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(x)));
 }
 
 /* x to two f16: its high part, and `n` behind that its low one: 22 bits. */

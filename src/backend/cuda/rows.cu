@@ -77,7 +77,7 @@ __device__ inline float warp_top(float4 a, float4 b)
 {
     const float top =
         fmaxf(fmaxf(fabsf(a.x * b.x), fabsf(a.y * b.y)), fmaxf(fabsf(a.z * b.z), fabsf(a.w * b.w)));
-    return __uint_as_float(warp_max_u32(__float_as_uint(top))); /* ordered as integers are */
+    return warp_max_positive(top);
 }
 
 /* PARTS: of src, when it has neither bias nor scale; 0: whatever it has. 64 registers: see

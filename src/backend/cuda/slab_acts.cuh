@@ -119,8 +119,7 @@ __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n
 #pragma unroll
         for (int u = 0; u < U; u++) {
             if (i + u * SLAB_WARPS >= n_runs) break;
-            /* not negative: ordered as integers are */
-            float top = __uint_as_float(warp_max_u32(__float_as_uint(own[u])));
+            float top = warp_max_positive(own[u]);
             if (top == 0) top = 1;
             const __half2 f = __float2half2_rn(own[u] * inverse(top));
             __half2 x[4] = {__hmul2(*(__half2 *)&h[u].x, f), __hmul2(*(__half2 *)&h[u].y, f),
