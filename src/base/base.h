@@ -38,6 +38,15 @@ static inline bool gem_add_ok(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
 }
+/* SplitMix64: the next number of a stream; any state is a good seed. Steele, Lea, Flood, "Fast
+ * splittable pseudorandom number generators", OOPSLA 2014. */
+static inline uint64_t gem_splitmix64(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
 static inline uint64_t gem_round_up(uint64_t n, uint64_t multiple)
 {
     return (n + multiple - 1) / multiple * multiple;
@@ -92,6 +101,9 @@ gem_status gem_file_write_atomic(const char *path, const void *data, size_t len,
  * free. root: "" for this machine, or a folder with its /proc and /sys (tests). UINT64_MAX when
  * nothing is known. */
 uint64_t gem_memory_available(const char *root);
+/* A size of this process by its name in /proc/self/status ("VmRSS", "RssAnon"), in bytes; 0 where
+ * the system does not say. */
+uint64_t gem_process_bytes(const char *name);
 
 /* Cores this process may use: affinity mask, capped by the cgroup CPU quota; at least 1. */
 int gem_cpu_count(void);

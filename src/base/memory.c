@@ -91,3 +91,11 @@ uint64_t gem_memory_available(const char *root)
     if (f) fclose(f);
     return least;
 }
+
+uint64_t gem_process_bytes(const char *name)
+{
+    char key[64];
+    uint64_t kib;
+    snprintf(key, sizeof(key), "%s:", name);
+    return number_in("/proc/self/status", key, &kib) ? kib * 1024 : 0;
+}

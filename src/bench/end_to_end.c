@@ -75,17 +75,6 @@ gem_status bench_e2e_finish(void *user, int round, gem_error *err)
 }
 
 /* Bytes of a line "Key:  123 kB" of /proc/self/status; 0 when there is none. */
-static uint64_t status_bytes(const char *key)
-{
-    char line[256];
-    unsigned long long kb = 0;
-    FILE *f = fopen("/proc/self/status", "re");
-    while (f && fgets(line, sizeof(line), f))
-        if (strncmp(line, key, strlen(key)) == 0) sscanf(line + strlen(key), ": %llu", &kb);
-    if (f) fclose(f);
-    return (uint64_t)kb * 1024;
-}
-
 static void platform(char out[64])
 {
     struct utsname u;
@@ -121,10 +110,10 @@ json_t *bench_e2e_json(const bench_e2e *e, int batch, const char *command)
                      "forward_path", path, "fallback_count", 0, "revision", GEM_BUILD_COMMIT,
                      "sampling", "greedy", "cache_state", "cold", "batch", batch, "temperature",
                      0.0, "command", command, "output_sha256", e->output, "memory", "peak_bytes",
-                     (json_int_t)status_bytes("VmHWM"), "resident_bytes",
-                     (json_int_t)status_bytes("VmRSS"), "quality", "name", "greedy-tokens-repeat",
-                     "score", e->n ? (double)e->n_same / (double)e->n : 0.0, "higher_is_better", 1,
-                     "repetitions", repetitions);
+                     (json_int_t)gem_process_bytes("VmHWM"), "resident_bytes",
+                     (json_int_t)gem_process_bytes("VmRSS"), "quality", "name",
+                     "greedy-tokens-repeat", "score", e->n ? (double)e->n_same / (double)e->n : 0.0,
+                     "higher_is_better", 1, "repetitions", repetitions);
 }
 
 char *bench_scrubbed_command(int argc, char **argv)

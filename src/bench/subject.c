@@ -6,19 +6,11 @@
 
 #include <stdlib.h>
 
-static uint64_t next_random(uint64_t *state) /* splitmix64 */
-{
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 int32_t *bench_random_tokens(int32_t n, int32_t n_vocab, int32_t bos, uint64_t seed)
 {
     int32_t *t = malloc(((size_t)n + 1) * sizeof(*t));
     for (int32_t i = 0; t && i < n; i++)
-        t[i] = (int32_t)(next_random(&seed) % (uint64_t)n_vocab);
+        t[i] = (int32_t)(gem_splitmix64(&seed) % (uint64_t)n_vocab);
     if (t && bos >= 0) t[0] = bos;
     return t;
 }

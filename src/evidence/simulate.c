@@ -10,18 +10,9 @@ const char *const ev_noise_names[EV_NOISE_KINDS] = {"normal", "heavy-tailed", "d
 
 enum { MAX_REPETITIONS = 64 };
 
-/* splitmix64: Steele, Lea, Flood 2014. */
-static uint64_t next(uint64_t *s)
-{
-    uint64_t z = (*s += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 static double uniform(uint64_t *s) /* in (0, 1) */
 {
-    return ((double)(next(s) >> 11) + 0.5) * 0x1p-53;
+    return ((double)(gem_splitmix64(s) >> 11) + 0.5) * 0x1p-53;
 }
 
 static double normal(uint64_t *s) /* Box and Muller 1958 */

@@ -118,16 +118,8 @@ static void exp_block(const float *x, int32_t n, double max, double inv_t, doubl
     if (i < n) w[i] = exp_neg(((double)x[i] - max) * inv_t);
 }
 
-/* SplitMix64 and xoshiro256**: Blackman and Vigna, "Scrambled linear pseudorandom number
+/* xoshiro256**: Blackman and Vigna, "Scrambled linear pseudorandom number
  * generators", ACM TOMS 47(4), 2021 (arXiv:1805.01407). */
-static uint64_t splitmix(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 static inline uint64_t rotl(uint64_t x, int k)
 {
     return x << k | x >> (64 - k);
@@ -265,7 +257,7 @@ gem_status gem_sampler_new(gem_sampler **out, int32_t n_vocab, const gem_sampler
     s->n_blocks = (n_vocab + BLOCK - 1) / BLOCK;
     uint64_t seed = opt->seed;
     for (int i = 0; i < 4; i++)
-        s->rng[i] = splitmix(&seed);
+        s->rng[i] = gem_splitmix64(&seed);
 
     gem_logit_bias *bias = opt->n_logit_bias ? malloc(opt->n_logit_bias * sizeof(*bias)) : NULL;
     if (bias) memcpy(bias, opt->logit_bias, opt->n_logit_bias * sizeof(*bias));

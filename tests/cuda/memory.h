@@ -3,10 +3,8 @@
 #ifndef GEM_TEST_CUDA_MEMORY_H
 #define GEM_TEST_CUDA_MEMORY_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
+#include "base/base.h"
+
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -32,16 +30,10 @@ static inline int64_t device_bytes(const char *backend)
  * system does not say. */
 static inline int64_t host_bytes(void)
 {
-    char line[256];
-    long long kb = 0;
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "RssAnon: %lld kB", &kb) == 1) break;
-    if (f) fclose(f);
-    return (int64_t)kb * 1024;
+    return (int64_t)gem_process_bytes("RssAnon");
 }
 
 #endif

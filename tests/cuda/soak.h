@@ -45,8 +45,6 @@ typedef struct soak {
 GEM_PRINTF(2, 3) bool soak_failed(soak *k, const char *fmt, ...);
 /* A call that cannot fail did (its sentence is in k->err): there is no going on. */
 bool soak_done(soak *k, gem_status st);
-/* splitmix64 */
-uint64_t soak_random(uint64_t *state);
 /* Of all bits of a row of logits. *best: the most likely token. */
 uint64_t soak_digest(const gem_model *m, const float *x, int32_t *best);
 /* Any n tokens, in k->prompt. */

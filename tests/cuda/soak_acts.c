@@ -72,17 +72,9 @@ static bool note(soak *k, const char *what, const float *x, int32_t *next)
 
 /* ---- draws ---- */
 
-uint64_t soak_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 static int32_t below(soak *k, int32_t n)
 {
-    return (int32_t)(soak_random(&k->random) % (uint64_t)n);
+    return (int32_t)(gem_splitmix64(&k->random) % (uint64_t)n);
 }
 
 /* Of a prompt: few rows, and one more than the few rows' kernels take; around borders of pages, of

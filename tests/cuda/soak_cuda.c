@@ -180,7 +180,7 @@ static void run(soak *k, uint64_t seconds)
         order[i] = i;
     while (!k->fatal) {
         for (int i = SCENARIOS - 1; i > 0; i--) {
-            int j = (int)(soak_random(&random) % (uint64_t)(i + 1)), t = order[i];
+            int j = (int)(gem_splitmix64(&random) % (uint64_t)(i + 1)), t = order[i];
             order[i] = order[j], order[j] = t;
         }
         for (int i = 0; i < SCENARIOS && !k->fatal; i++) {

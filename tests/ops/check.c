@@ -67,13 +67,9 @@ void *check_copy(check *c, const void *from, size_t size)
     return memcpy(check_buf(c, size), from, size);
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014) */
 uint32_t check_u32(check *c)
 {
-    uint64_t z = c->rng += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (uint32_t)((z ^ z >> 31) >> 32);
+    return (uint32_t)(gem_splitmix64(&c->rng) >> 32);
 }
 
 int check_int(check *c, int lo, int hi)

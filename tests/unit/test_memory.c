@@ -3,6 +3,7 @@
 #include "bits.h"
 #include "tiny_model.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 static char root[64];
@@ -80,6 +81,23 @@ static void check_forecast(const char *path, gem_model_options o)
     assert_non_null(strstr(err.text, ", keys and values "));
 }
 
+/* What this process holds: 64 MiB that it has written show, and go again. */
+static void test_own(void **state)
+{
+    (void)state;
+    const size_t size = 64 << 20, some = 8 << 20;
+    uint64_t before = gem_process_bytes("RssAnon");
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    memset(p, 1, size);
+    uint64_t with = gem_process_bytes("RssAnon");
+    assert_true(with >= before + size - some && with <= before + size + some);
+    assert_true(gem_process_bytes("VmRSS") >= with);
+    munmap(p, size);
+    assert_true(gem_process_bytes("RssAnon") <= before + some);
+    assert_true(gem_process_bytes("Rss") == 0); /* no whole name */
+}
+
 static void test_forecast(void **state)
 {
     (void)state;
@@ -107,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_available),
+        cmocka_unit_test(test_own),
         cmocka_unit_test(test_forecast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,14 +8,6 @@
 
 /* ---- streams ---- */
 
-static uint64_t split_mix(uint64_t *x)
-{
-    uint64_t z = *x += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 static uint64_t rotate_left(uint64_t x, int k)
 {
     return x << k | x >> (64 - k);
@@ -26,10 +18,10 @@ void synth_rng_seed(synth_rng *r, uint64_t seed, const char *name, uint64_t run)
     uint64_t h = 0xCBF29CE484222325u; /* FNV-1a of the name */
     for (const char *p = name; *p; p++)
         h = (h ^ (uint8_t)*p) * 0x100000001B3u;
-    uint64_t x = split_mix(&seed) ^ h;
-    x = split_mix(&x) ^ run;
+    uint64_t x = gem_splitmix64(&seed) ^ h;
+    x = gem_splitmix64(&x) ^ run;
     for (int i = 0; i < 4; i++)
-        r->s[i] = split_mix(&x);
+        r->s[i] = gem_splitmix64(&x);
 }
 
 uint64_t synth_rng_next(synth_rng *r)
