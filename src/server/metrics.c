@@ -139,10 +139,10 @@ void gem_metrics_text(gem_server *s, gem_bytes *out)
     label(out, s->id);
     gem_bytes_printf(out, "\"} 1\n");
     requests(m, out);
+    int64_t queued = atomic_load(&m->queued); /* first: what starts meanwhile is then in both */
     gauge(out, "gem_requests_running", "Answers being generated.",
           (double)atomic_load(&m->running));
-    gauge(out, "gem_requests_queued", "Answers waiting for a slot.",
-          (double)atomic_load(&m->queued));
+    gauge(out, "gem_requests_queued", "Answers waiting for a slot.", (double)queued);
     gauge(out, "gem_connections", "Open connections.", (double)atomic_load(&m->connections));
     counter(out, "gem_prompt_tokens_total", "Prompt tokens computed.",
             (double)atomic_load(&m->prompt_tokens));

@@ -325,7 +325,6 @@ static gem_answer *take_waiting(gem_scheduler *s, bool free_slot)
         if (s->last == a) s->last = before;
         a->next = NULL;
         s->n_waiting--;
-        atomic_store(&s->server->metrics.queued, s->n_waiting);
     }
     int position = 0;
     const gem_job *last = NULL; /* answers of one job stand together */
@@ -376,6 +375,14 @@ static void start_answer(gem_scheduler *s, gem_answer *a, int slot)
     if (!q->fetch) announce(s, q);
 }
 
+/* Only behind the number of those that run: an answer that starts is never in neither. */
+static void count_waiting(gem_scheduler *s)
+{
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->server->metrics.queued, s->n_waiting);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void admit(gem_scheduler *s)
 {
     gem_answer *a;
@@ -387,6 +394,7 @@ static void admit(gem_scheduler *s)
             finish_answer(s, a, why);
         else
             start_answer(s, a, slot);
+        count_waiting(s);
     }
 }
 

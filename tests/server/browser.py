@@ -66,7 +66,7 @@ class Browser:
             message["sessionId"] = session
         self.write.write(json.dumps(message).encode() + b"\0")
         with self.news:
-            assert self.news.wait_for(lambda: self.answers is None or n in self.answers, 30), f"{method}: no answer"
+            assert self.news.wait_for(lambda: self.answers is None or n in self.answers, 120), f"{method}: no answer"
             assert self.answers is not None, "the browser is gone"
             answer = self.answers.pop(n)
         assert "error" not in answer, f"{method}: {answer['error']}"
@@ -116,7 +116,7 @@ class Page:
         assert "exceptionDetails" not in r, r
         return r["result"].get("value")
 
-    def until(self, expression, seconds=30):
+    def until(self, expression, seconds=120):
         """Wait until the expression is true; its value."""
         deadline = time.time() + seconds
         while True:

@@ -2,11 +2,12 @@
 import http.client
 import json
 import os
+import random
 import re
 import signal
 import socket
 import subprocess
-import threading
+import tempfile
 import time
 import urllib.parse
 
@@ -43,6 +44,12 @@ def until(true, seconds=60, why=None):
     return got
 
 
+def in_time(attempt, tries=5):
+    """attempt() is true when it came while there was something to see; who stood still meanwhile comes too late, and tries
+    again. What it sees, it asserts."""
+    assert any(attempt() for _ in range(tries)), f"too late {tries} times"
+
+
 def best_under(seconds, attempt, tries=5):
     """A promise about time is kept when attempt() takes less than that in one of a few tries. What is late by design is
     late in all of them; who stood still in one, the server or this process, was not served by a loaded machine."""
@@ -53,35 +60,43 @@ def best_under(seconds, attempt, tries=5):
     return min(took)
 
 
+def own_port():
+    """A port for a server that has to know it beforehand: below those that the system gives to whoever asks for any, so that
+    no client of another test is given it meanwhile."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+        end = int(f.read().split()[0])
+    while True:
+        port = random.randrange(16384, end if end > 20000 else 32768)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+
+
 class Server:
     def __init__(self, model, *options, env=None, wait=True, host="127.0.0.1"):
         self.args = [os.path.join(BIN, "gem"), "serve", model, "--port", "0", *options]
         self.env = dict(os.environ, **(env or {}))
         self.wait = wait
         self.host = host
-        self.lines = []
         self.told = False
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.args, env=self.env, stderr=subprocess.PIPE, text=True)
-        self.listening = threading.Event()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-        assert self.listening.wait(30), "\n".join(self.lines)
+        self.stderr = tempfile.TemporaryFile()  # what was said before an answer is there when the answer is
+        self.process = subprocess.Popen(self.args, env=self.env, stderr=self.stderr)
+        until(lambda: self.log("listening on ") or self.process.poll() is not None, why=lambda: "\n".join(self.lines))
+        assert self.process.poll() is None, "\n".join(self.lines)
+        self.port = int(re.search(r"listening on http://.*:(\d+) ", self.log("listening on ")[0]).group(1))
         if self.wait:
-            deadline = time.time() + 60
-            while self.get("/health")[0] != 200:
-                assert time.time() < deadline and self.process.poll() is None, "\n".join(self.lines)
-                time.sleep(0.02)
+            until(lambda: self.get("/health")[0] == 200, 120, lambda: "\n".join(self.lines))
         return self
 
-    def _read(self):
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip("\n"))
-            m = re.search(r"listening on http://(.*):(\d+) ", line)
-            if m:
-                self.port = int(m.group(2))
-                self.listening.set()
+    @property
+    def lines(self):
+        """Of stderr, so far."""
+        return os.pread(self.stderr.fileno(), 1 << 30, 0).decode("utf-8", "replace").splitlines()
 
     def __exit__(self, *_):
         self.stop()
@@ -100,7 +115,6 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
-        self.reader.join(5)
         return self.process.returncode
 
     def log(self, pattern):
@@ -154,39 +168,44 @@ class Server:
         until(there, seconds, lambda: f"{running} running, {queued} queued: never; {last}")
         return last
 
-    def until_idle(self, seconds=2.0):
+    def until_idle(self, seconds=60):
         """Seconds until nothing runs and nothing waits."""
-        start = time.time()
-        while True:
-            m = self.metrics()
-            if m["gem_requests_running"] == 0 and m["gem_requests_queued"] == 0:
-                return time.time() - start
-            assert time.time() - start < seconds, m
-            time.sleep(0.02)
+        start = time.monotonic()
+        self.until_at(0, 0, seconds)
+        return time.monotonic() - start
 
-    def raw(self, data, seconds=5, close_write=False):
-        """Bytes in, bytes out until the peer closes or time is up."""
-        s = socket.create_connection((self.host, self.port), timeout=seconds)
-        s.sendall(data)
-        if close_write:
-            s.shutdown(socket.SHUT_WR)
-        out = b""
-        try:
-            while True:
-                got = s.recv(65536)
-                if not got:
-                    break
+    def cancelled(self, reason="client_gone"):
+        return self.metrics()[f'gem_requests_cancelled_total{{reason="{reason}"}}']
+
+    def went(self, before, seconds=5):
+        """Was the end of what just ended its client's going, and not its own? It is counted an instant after the slot is free."""
+        deadline = time.monotonic() + seconds
+        while self.cancelled() != before + 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.cancelled() == before + 1
+
+    def raw(self, data, close_write=False):
+        """Bytes in, the answer out: its head and its body, or what there was when the peer closed."""
+        with socket.create_connection((self.host, self.port), timeout=60) as s:
+            s.sendall(data)
+            if close_write:
+                s.shutdown(socket.SHUT_WR)
+            out = b""
+            while not whole(out) and (got := s.recv(65536)):
                 out += got
-        except socket.timeout:
-            pass
-        finally:
-            s.close()
         return out
 
     def openai(self, **more):
         import openai
 
         return openai.OpenAI(base_url=f"http://{self.host}:{self.port}/v1", **dict({"api_key": "x", "max_retries": 0}, **more))
+
+
+def whole(answer):
+    """Is it all there, by its Content-Length?"""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    m = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    return bool(m and len(body) >= int(m.group(1)))
 
 
 def user(content):
