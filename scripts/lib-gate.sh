@@ -45,16 +45,16 @@ gate_open() {
     [ ! -e "$dir" ] || [ -d "$dir" ] || die 2 "$dir is no folder"
     mkdir -p "$dir" || die 4 "$dir cannot be made"
     [ ! -e "$dir/MANIFEST.sha256" ] || refuse sealed "$dir holds a finished run"
+    trap gate_cleanup EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
     if ! (set -C && echo "$$" >"$dir/.gate-lock") 2>/dev/null; then
         old=$(cat "$dir/.gate-lock" 2>/dev/null || true)
         if [[ $old =~ ^[0-9]+$ ]] && kill -0 "$old" 2>/dev/null; then refuse locked "run $old is at work in $dir"; fi
         rm -f "$dir/.gate-lock"
         (set -C && echo "$$" >"$dir/.gate-lock") 2>/dev/null || refuse locked "another run took $dir"
     fi
-    trap gate_cleanup EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
-    trap 'exit 129' HUP
     for file in "$dir"/* "$dir"/.[!.]*; do
         [ -e "$file" ] || continue
         base=${file##*/}
@@ -76,7 +76,7 @@ gate_cleanup() {
     for pid in ${children[@]+"${children[@]}"}; do kill "$pid" 2>/dev/null || true; done
     if [ -n "$server" ]; then end_server now; fi
     if [ -n "$part" ]; then rm -rf "$part"; fi
-    if [ -n "$dir" ]; then rm -f "$dir/.gate-lock"; fi
+    if [ -n "$dir" ] && [ "$(cat "$dir/.gate-lock" 2>/dev/null)" = "$$" ]; then rm -f "$dir/.gate-lock"; fi
 }
 # keep NAME...: files of $part under their final names, in this order.
 keep() { local name; for name; do mv "$part/$name" "$dir/$name"; done; }
@@ -193,10 +193,11 @@ preflight() {
 # monitor FILE: snapshots while the measured work runs, until this script or the monitored process ends; after
 # $failures violations in a row it writes $part/abort and ends the server or the child.
 monitor() {
-    local streak=0 code next=$SECONDS
+    local streak=0 code next=$SECONDS line
     while :; do
         code=0 next=$((next + interval)) # by the clock: a snapshot takes its time as well
-        host_snapshot --at-work --compact >>"$1" 2>"$part/why" || code=$?
+        line=$(host_snapshot --at-work --compact 2>"$part/why") || code=$?
+        [ -z "$line" ] || printf '%s\n' "$line" >>"$1" # whole, and never behind the end of this
         [ "$code" -eq 1 ] && streak=$((streak + 1)) || streak=0
         if [ "$code" -gt 1 ]; then echo "refused: host-monitor: a snapshot failed" >"$part/why"; fi
         if [ "$code" -gt 1 ] || [ "$streak" -ge "$failures" ]; then
@@ -213,6 +214,8 @@ monitor() {
         done
     done
 }
+# first_snapshot FILE PID: the monitor has looked once, before what is measured begins.
+first_snapshot() { while [ ! -s "$1" ] && kill -0 "$2" 2>/dev/null; do pause 0.05; done; }
 # aborted: the monitor ended the work; says which rules were broken.
 aborted() {
     [ -e "$part/abort" ] || return 1
@@ -268,6 +271,7 @@ watch() {
     monitor "$part/host-monitor$1.ndjson" "$$" &
     watcher=$!
     children+=("$watcher")
+    first_snapshot "$part/host-monitor$1.ndjson" "$watcher"
 }
 unwatch() {
     kill "$watcher" 2>/dev/null || true

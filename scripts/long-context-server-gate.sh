@@ -134,6 +134,7 @@ sample() {
     if [ "$watched" -eq 1 ]; then
         monitor "$part/host-monitor-$n.ndjson" "$server" &
         watcher=$!
+        first_snapshot "$part/host-monitor-$n.ndjson" "$watcher"
     fi
     probe "$n" "sample-$n"
     if [ -n "$extension" ]; then

@@ -9,18 +9,17 @@ tmp=$(mktemp -d)
 # shellcheck source=tests/evidence/gate/gate.sh disable=SC1091
 . "$src/tests/evidence/gate/gate.sh"
 : "${port:?}" "${python:?}"
-run=''
 gate() { "$src/scripts/long-context-server-gate.sh" "$tmp/model.gguf" 4096 "$tmp/prompt.txt" "$1" "$port"; }
 dir=$tmp/run
 has_sample() { [ -e "$dir/sample-$1.json" ]; }
 begun() { compgen -G "$dir/.part.*/sample-$1.sse" >/dev/null && [ -s "$(compgen -G "$dir/.part.*/sample-$1.sse")" ]; }
 
-# killed in the middle of the second sample: the first stays, nothing else does
-FAKE_DELAY=0.4 background "$src/scripts/long-context-server-gate.sh" "$tmp/model.gguf" 4096 "$tmp/prompt.txt" "$dir" "$port"
+# killed in the middle of the second sample, which lasts while the first one's record is there: that stays, nothing else does
+FAKE_HOLD=$dir/sample-1.json background "$src/scripts/long-context-server-gate.sh" "$tmp/model.gguf" 4096 "$tmp/prompt.txt" "$dir" "$port"
 holds "the first sample" until_there 60 has_sample 1
 holds "the second began" until_there 60 begun 2
 
-kill -KILL "$run"
+holds "it was at work" ended_by KILL
 stopped "killed" "$dir" KILL
 holds "one sample is kept" test -e "$dir/sample-1.json" -a ! -e "$dir/sample-2.json" -a ! -e "$dir/summary.json"
 expect 1 "the folder is not used again unasked" gate "$dir"
@@ -80,7 +79,7 @@ resume binary "another program"
 fake
 "$python" -m http.server --bind 127.0.0.1 "$port" >/dev/null 2>&1 &
 other=$!
-holds "somebody else listens" until_there 10 listening
+holds "somebody else listens" until_there 60 listening
 resume port "the port is taken"
 kill "$other"
 wait "$other" 2>/dev/null || true

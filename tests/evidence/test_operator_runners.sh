@@ -39,7 +39,7 @@ GEM_MODEL_SHA256=ABC expect 2 "no digest" "$s/run-score-tile8-gate.sh" "$tmp/mod
 at_work() { compgen -G "$dir/.part.*/$1" >/dev/null; }
 seen_clean() { at_work "$1" && grep -qs '"clean": *true' "$dir"/.part.*/host-monitor.ndjson; }
 rm -rf "$dir"
-FAKE_SLEEP=20 background "$s/run-bq8-bk128-gate.sh" "$dir"
+FAKE_SLEEP=120 background "$s/run-bq8-bk128-gate.sh" "$dir"
 holds "at work" until_there 60 seen_clean attention-4k.json
 echo macos-hot >"$tmp/host"
 code=0
@@ -78,7 +78,7 @@ for ((i = 0; i < n; i++)); do
         left=ended
         FAKE_SLEEP=0.5 background "$s/run-bq8-bk128-gate.sh" "$dir"
         sleep "$(awk -v i="$i" -v n="$n" 'BEGIN { printf "%.2f", 0.8 + 4 * i / n }')"
-        kill -"$signal" "$run" 2>/dev/null || continue
+        ended_by "$signal" || continue
         stopped "$signal" "$dir" "$signal"
         left=$(find "$dir" -maxdepth 1 -type f ! -name '.*' 2>/dev/null)
         if [ -n "$left" ]; then # it was ending: whole files, and a folder that is not used again

@@ -63,7 +63,7 @@ has "the installed Xcode" "$tmp/a/candidate.trace.json" Xcode-beta.app
 has "the instrument was asked for" "$tmp/seen" "--instrument"
 GEM_XCTRACE_TEMPLATE='Game Performance' expect 0 "the production server" "$s/profile-metal.sh" "$tmp/gem" "$tmp/model.gguf" "$tmp/a/production.trace"
 same "what it is of" "$(jq -c '[.template, .model_sha256 == "'"$(sha256sum "$tmp/model.gguf" | cut -d' ' -f1)"'"]' "$tmp/a/production.trace.json")" '["Game Performance",true]'
-holds "no server is left" until_there 8 silent
+holds "no server is left" until_there 60 silent
 expect 1 "a trace is written once" "$s/profile-metal.sh" "$tmp/a/candidate.trace" -- true
 same "why" "$(rules)" dirty
 expect 1 "a command that fails" "$s/profile-metal.sh" "$tmp/a/failed.trace" -- sh -c 'exit 9'
@@ -75,6 +75,6 @@ GEM_NCU_LAUNCH_COUNT=3 expect 0 "a command on a GPU" "$s/profile-cuda.sh" "$tmp/
 same "what it is of" "$(jq -c '[.tool, .set, .clock_control, .launch_skip, .launch_count, .device]' "$tmp/b/candidate.ncu-rep.json")" '["ncu","full","none",200,3,"NVIDIA Stand-in, 1.0;"]'
 expect 0 "the production server" "$s/profile-cuda.sh" "$tmp/gem" "$tmp/model.gguf" "$tmp/b/production.ncu-rep"
 has "the server runs on the GPU" "$tmp/b/production.ncu-rep.json" "--backend cuda"
-holds "no server is left" until_there 8 silent
+holds "no server is left" until_there 60 silent
 same "nothing hidden is left" "$(find "$tmp/a" "$tmp/b" -name '.*')" ''
 finish

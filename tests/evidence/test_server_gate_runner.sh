@@ -30,12 +30,12 @@ refuses prefill-100,progress "no record of 100 %" FAKE_FAULT=no-100
 refuses cold,prefix-hit "a server that is not fresh" FAKE_FAULT=warm
 refuses prefill-100,prefix-hit,prompt-tokens "another count" FAKE_FAULT=count
 refuses context "no room for an answer" FAKE_TOKENS=4096
-holds "no server is left" until_there 8 silent
+holds "no server is left" until_there 60 silent
 
 # the host gets hot while the server works: three snapshots in a row end it
 begun() { compgen -G "$tmp/run/.part.*/sample-1.sse" >/dev/null; }
 rm -rf "$tmp/run"
-FAKE_DELAY=9 background "${command[@]}" "$tmp/run" "$port"
+FAKE_HOLD=$tmp/gem background "${command[@]}" "$tmp/run" "$port"
 holds "at work" until_there 60 begun
 echo macos-hot >"$tmp/host"
 code=0
@@ -44,17 +44,18 @@ same "ended" "$code" 1
 has "by the monitor" "$tmp/bg.err" "refused: host-thermal"
 same "on record" "$(jq -r .event "$tmp/run/attempts.ndjson" | paste -sd, -)" started,refused
 rm "$tmp/host"
-holds "no server is left" until_there 8 silent
+holds "no server is left" until_there 60 silent
 
 # a signal at any time: no server, nothing half written, and a folder that goes on or is refused
 unset GEM_GATE_PREFLIGHT_MIN_TOKENS
 sweep() { # sweep SIGNAL DELAY
-    local code=0
+    local code
     rm -rf "$tmp/run"
     FAKE_DELAY=0.05 background "${command[@]}" "$tmp/run" "$port"
     sleep "$2"
-    kill -"$1" "$run" 2>/dev/null || return 0 # it was done before
+    ended_by "$1" || return 0
     stopped "$1 after $2 s" "$tmp/run" "$1"
+    code=0
     GEM_GATE_RESUME=1 "${command[@]}" "$tmp/run" "$port" >"$tmp/out" 2>"$tmp/err" || code=$?
     case $code in
     0) expect 0 "$1 after $2 s: resumed" audit ;;

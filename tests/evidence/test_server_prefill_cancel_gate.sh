@@ -9,14 +9,23 @@ tmp=$(mktemp -d)
 # shellcheck source=tests/evidence/gate/gate.sh disable=SC1091
 . "$src/tests/evidence/gate/gate.sh"
 : "${port:?}"
-run=''
 export GEM_CANCEL_AFTER_SECONDS=0.6 GEM_CANCEL_RECOVERY_LIMIT_SECONDS=20 FAKE_DELAY=0.15 FAKE_BATCH=16
 command=("$src/scripts/server-prefill-cancel-gate.sh" "$tmp/model.gguf" 4096 "$tmp/prompt.txt")
 dir=$tmp/run
-expect 0 "recovers" "${command[@]}" "$dir" "$port"
+# recovers WHAT DIR: the prompt lasts for as long as its client is there. Where a loaded machine lets no comment through
+# before that leaves, the gate refuses, as it should, and is asked again.
+recovers() {
+    local try
+    for try in 1 2 3 4; do
+        FAKE_HOLD=$tmp/gem "${command[@]}" "$2" "$port" >"$tmp/out" 2>"$tmp/err" && break
+        case ,$(rules), in *,keepalive,*) mv "$2" "$tmp/late-${2##*/}-$try" ;; *) break ;; esac
+    done
+    holds "$1: $(tail -n 3 "$tmp/err")" test -s "$2/summary.json"
+}
+recovers "recovers" "$dir"
 same "summary" "$(jq -c '[.verdict, .model_quality, (.recovery_seconds < 20), (.cancelled_keepalive_comments > 0)]' "$dir/summary.json")" \
     '["recovered",false,true,true]'
-holds "no server is left" until_there 8 silent
+holds "no server is left" until_there 60 silent
 expect 0 "audit" "$bin/gem-analyze" audit "$dir" --binary "$tmp/gem"
 mutations "$dir" "$bin/gem-analyze" audit "$dir"
 expect 1 "a folder is used once" "${command[@]}" "$dir" "$port"
@@ -83,11 +92,11 @@ same "127 tokens" "$(rules)" prompt-tokens
 begun() { compgen -G "$tmp/stop/.part.*/cancelled.sse" >/dev/null; }
 for signal in INT TERM KILL; do
     rm -rf "$tmp/stop"
-    GEM_CANCEL_AFTER_SECONDS=9 background "${command[@]}" "$tmp/stop" "$port"
+    GEM_CANCEL_AFTER_SECONDS=600 FAKE_HOLD=$tmp/gem background "${command[@]}" "$tmp/stop" "$port"
     holds "$signal: begun" until_there 60 begun
-    kill -"$signal" "$run"
+    holds "$signal: at work" ended_by "$signal"
     stopped "$signal" "$tmp/stop" "$signal"
     holds "$signal: nothing has a final name" test -z "$(find "$tmp/stop" -type f ! -path '*/.*')"
 done
-expect 0 "the folder of a killed run is taken over" "${command[@]}" "$tmp/stop" "$port"
+recovers "the folder of a killed run is taken over" "$tmp/stop"
 finish

@@ -5,7 +5,7 @@ gem=$1 folder=$2 bad=0 n=0
 while IFS=$'\t' read -r file code _ sentence; do
     [[ $file == \#* ]] && continue
     n=$((n + 1))
-    out=$(timeout 10 "$gem" inspect "$folder/$file" 2>&1)
+    out=$(timeout 60 "$gem" inspect "$folder/$file" 2>&1)
     got=$?
     if [[ $got -ne $code || $out != *"$file: $sentence"* ]]; then
         printf '%s: exit %d (expected %d), said:\n%s\nexpected: %s\n' "$file" "$got" "$code" "$out" "$sentence" >&2

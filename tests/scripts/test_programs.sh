@@ -27,7 +27,8 @@ for command in run pull inspect tokenize print-config logits report; do
     same "gem $command --nonsense: one line" "$(wc -l <"$tmp/err")" 1
     [ "$command" = pull ] || expect 2 "gem $command without arguments" "$gem" "$command"
 done
-if "$gem" --help | grep -q '^  serve '; then # built with libmicrohttpd
+"$gem" --help >"$tmp/help"
+if grep -q '^  serve ' "$tmp/help"; then # built with libmicrohttpd
     expect 0 "gem serve --help" "$gem" serve --help
     has "gem serve --help" "$tmp/out" "usage: gem serve"
     expect 2 "gem serve without arguments" "$gem" serve
@@ -52,14 +53,18 @@ expect 2 "gem-tether without a starter" "$bin/gem-tether" -- true
 expect 7 "the status of its command" "$bin/gem-tether" --starter $$ -- sh -c 'exit 7'
 expect 3 "a command that is not there" "$bin/gem-tether" --starter $$ -- "$tmp/none"
 expect 3 "another starter" "$bin/gem-tether" --starter 1 -- true
+child_of() { ps -A -o pid= -o ppid= | awk -v parent="$1" '$2 == parent { child = $1 } END { print child }'; }
 for signal in TERM KILL; do # whoever started it is gone: so is its command
     bash -c '"$0" --starter $$ -- sleep 98 & echo $! >"$1"; wait' "$bin/gem-tether" "$tmp/tether" &
     starter=$!
-    for _ in {1..100}; do [ -s "$tmp/tether" ] && break; sleep 0.05; done
-    sleep 0.2
+    for _ in {1..1200}; do [ -s "$tmp/tether" ] && break; sleep 0.05; done
+    tether=$(cat "$tmp/tether") command=''
+    for _ in {1..1200}; do command=$(child_of "$tether"); [ -z "$command" ] || break; sleep 0.05; done
     kill -"$signal" "$starter"
-    for _ in {1..100}; do kill -0 "$(cat "$tmp/tether")" 2>/dev/null || break; sleep 0.05; done
-    holds "$signal: it ended" bash -c '! kill -0 "$1" 2>/dev/null' _ "$(cat "$tmp/tether")"
+    for pid in "$tether" "$command"; do
+        for _ in {1..1200}; do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+        holds "$signal: it ended" bash -c '! kill -0 "$1" 2>/dev/null' _ "$pid"
+    done
     rm "$tmp/tether"
     wait "$starter" 2>/dev/null || true
 done

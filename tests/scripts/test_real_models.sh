@@ -106,7 +106,7 @@ same "gem-tokenize" "$(cat "$tmp/out")" "$("$gem" tokenize gemma-3-270m -f "$tmp
 code=0
 "$gem" run qwen2.5-coder-0.5b -p "Write a long story about the sea." >"$tmp/out" 2>"$tmp/err" </dev/null &
 pid=$!
-for _ in $(seq 100); do [ ! -s "$tmp/out" ] || break; sleep 0.1; done
+for _ in {1..1200}; do [ ! -s "$tmp/out" ] || break; sleep 0.1; done
 kill -INT "$pid"
 wait "$pid" || code=$?
 same "interrupted" "$code" 130

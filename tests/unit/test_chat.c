@@ -1,5 +1,6 @@
 /* Conversations on small vocabularies: order of turns, system text, what messages cannot forge. */
 #include "chat_ids.h"
+#include "cpu_time.h"
 #include "small_vocab.h"
 
 #include <setjmp.h>
@@ -243,14 +244,14 @@ static void test_a_huge_template_is_not_read_through(void **state)
     v.chat_template = source;
     assert_int_equal(small_open(&s, &v, NULL), GEM_OK);
     free(source);
-    uint64_t start = gem_now_ns();
+    double start = cpu_seconds();
     for (int i = 0; i < 10; i++) {
         int32_t *ids;
         size_t n;
         assert_int_equal(chat_ids(s.t, m, 1, &ids, &n, NULL), GEM_OK);
         free(ids);
     }
-    assert_true(gem_now_ns() - start < 2000000000u);
+    assert_true(cpu_seconds() - start < 2);
     small_close(&s);
     vocab_clear(&v);
 }

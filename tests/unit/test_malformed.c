@@ -1,6 +1,7 @@
 /* test_malformed.c - every committed broken file gives its sentence
  * (tests/data/malformed/expected.tsv), quickly and without memory. The same table is put to `gem
  * inspect` by tests/malformed. */
+#include "cpu_time.h"
 #include "gguf/gguf.h"
 
 #include <dirent.h>
@@ -32,7 +33,7 @@ static void check_row(char *row)
     assert_string_equal(code, "1");
     snprintf(path, sizeof(path), FOLDER "%s", file);
     long before = peak_kib();
-    uint64_t start = gem_now_ns();
+    double start = cpu_seconds();
     gem_status st = gem_gguf_open(&g, path, &err);
     assert_null(g);
     assert_string_equal(gem_status_name(st), kind);
@@ -41,7 +42,7 @@ static void check_row(char *row)
     size_t n = strlen(err.text), m = strlen(want);
     if (n < m || strcmp(err.text + n - m, want) != 0)
         fail_msg("%s: \"%s\", expected \"%s\"", file, err.text, want);
-    assert_true(gem_now_ns() - start < 1000000000u);
+    assert_true(cpu_seconds() - start < 1);
     assert_true(peak_kib() - before < 16 * 1024);
 }
 

@@ -1,6 +1,7 @@
 /* Tokenizer on real vocabularies: ids of another engine over corpus.jsonl, vectors of known faults,
  * round trips, hostile texts, time to open. tests/golden/tokenizer/make_ids.py says where the ids
  * come from; differs.jsonl lists every line where gem decides otherwise. */
+#include "cpu_time.h"
 #include "real_vocab.h"
 #include "slow_build.h"
 
@@ -8,7 +9,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/resource.h>
-#include <time.h>
 /* cmocka needs setjmp.h and stdarg.h */
 #include <cmocka.h>
 
@@ -376,14 +376,6 @@ static void test_every_token_round_trips(void **state)
 }
 
 /* ---- time ---- */
-
-/* Processor time: other work on the machine must not fail a test. */
-static double cpu_seconds(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 static void hostile(char *text, size_t size, const char *unit)
 {

@@ -24,8 +24,8 @@ export GEM=$tmp/gem GEM_TOKENIZE=$tmp/gem-tokenize GEM_HOST_STATE=$tmp/host-stat
 unset GEM_API_KEY GEM_GATE_RESUME GEM_MODEL_SHA256 GEM_PREFIX_EXTENSION_TEXT GEM_STREAM_MAX_TOKENS GEM_KV_TYPE
 echo GGUF >"$tmp/model.gguf"
 printf 'a long prompt %.0s' {1..40} >"$tmp/prompt.txt"
-# a port of this test's own; nobody listens there now
-port=$((20000 + ($$ * 7 + ${RANDOM}) % 20000))
+# a port of this test's own: by its process, and below those that the system gives to clients; nobody listens there now
+port=$((16384 + $$ * 7 % 16384))
 while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
 
 # background COMMAND...: with signals as a terminal would give them; its pid in $run.
@@ -47,16 +47,23 @@ until_there() {
 }
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 silent() { ! listening; }
-# stopped WHAT DIR SIGNAL: $run was sent it; nothing of it is left, and nothing half written has a final name.
-stopped() {
-    local code=0 file
+# ended_by SIGNAL: $run is sent it and waited for, its exit in $code. False: it had come to its own end before.
+ended_by() {
+    code=0
+    kill -"$1" "$run" 2>/dev/null || true
     wait "$run" 2>/dev/null || code=$?
+    [ "$code" -ne 0 ]
+}
+# stopped WHAT DIR SIGNAL: $code is that of a run that was sent it; nothing of it is left, and nothing half written has a
+# final name.
+stopped() {
+    local file
     case $3 in
     KILL) same "$1: exit" "$code" 137 ;;
     INT) same "$1: exit" "$code" 130 ;;
     TERM) same "$1: exit" "$code" 143 ;;
     esac
-    holds "$1: no server is left" until_there 8 silent
+    holds "$1: no server is left" until_there 60 silent
     for file in "$2"/*.json; do
         [ ! -e "$file" ] || holds "$1: ${file##*/} is whole" jq -e . "$file" >/dev/null
     done
