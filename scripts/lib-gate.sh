@@ -72,6 +72,7 @@ gate_open() {
 }
 gate_cleanup() {
     local pid
+    [ "$BASHPID" = "$$" ] || return 0 # a child that was ended before it became its program
     trap '' INT TERM HUP
     for pid in ${children[@]+"${children[@]}"}; do kill "$pid" 2>/dev/null || true; done
     if [ -n "$server" ]; then end_server now; fi

@@ -104,7 +104,7 @@ if "$bin/gem" serve --help >/dev/null 2>&1 && [ "${BASH_VERSINFO[0]}" -ge 5 ] &&
     "$bin/gem" serve "$tmp/m.gguf" --port 0 -c 1024 2>"$tmp/serve.log" &
     server=$!
     trap 'kill "$server" 2>/dev/null || true; rm -rf "$tmp"' EXIT
-    for _ in {1..200}; do grep -qs 'model loaded' "$tmp/serve.log" && break; sleep 0.1; done
+    for _ in {1..1200}; do grep -qs 'model loaded' "$tmp/serve.log" && break; sleep 0.1; done
     port=$(sed -n 's/.*listening on http:[^ ]*:\([0-9]*\) .*/\1/p' "$tmp/serve.log")
     for i in 1 2; do
         GEM_STREAM_MAX_TOKENS=4 expect 0 "probe $i" "$src/scripts/server-stream-probe.sh" "http://127.0.0.1:$port" m \

@@ -3,9 +3,10 @@
 failures=0
 checks=0
 
-# The test makes its temporary folder, $tmp, before it sources this; it is removed at the end.
+# The test makes its temporary folder, $tmp, before it sources this; it is removed at the end, and not by a child that is
+# told to end before it has become its program.
 # shellcheck disable=SC2154
-trap 'rm -rf "$tmp"' EXIT
+trap '[ "${BASHPID:-$$}" != "$$" ] || rm -rf "$tmp"' EXIT
 
 ok() { checks=$((checks + 1)); }
 fail() { checks=$((checks + 1)); failures=$((failures + 1)); printf 'FAIL: %s\n' "$*" >&2; }

@@ -104,6 +104,7 @@ same "gem-tokenize" "$(cat "$tmp/out")" "$("$gem" tokenize gemma-3-270m -f "$tmp
 
 # Ctrl-C stops an answer: figures are printed, the exit code is the shell's.
 code=0
+rm "$tmp/out" # an earlier one's would be taken for the beginning of the answer
 "$gem" run qwen2.5-coder-0.5b -p "Write a long story about the sea." >"$tmp/out" 2>"$tmp/err" </dev/null &
 pid=$!
 for _ in {1..1200}; do [ ! -s "$tmp/out" ] || break; sleep 0.1; done

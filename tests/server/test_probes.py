@@ -9,7 +9,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def probe(script, *args, **env):
-    return subprocess.run([os.path.join(ROOT, "scripts", script), *args], capture_output=True, text=True, timeout=60, env=dict(os.environ, **env))
+    return subprocess.run([os.path.join(ROOT, "scripts", script), *args], capture_output=True, text=True, timeout=180, env=dict(os.environ, **env))
 
 
 def test_stream_probe(server, tmp_path):

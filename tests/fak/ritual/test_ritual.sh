@@ -26,7 +26,7 @@ sha=$(sha256sum tiny.gguf | cut -d' ' -f1)
 case $(uname -m) in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) exit 77 ;; esac
 sed -e "s/@SHA256@/$sha/" -e "s/@ARCH@/$arch/" "$here/graph.json.in" >graph.json
 "$fak" native-performance --validate graph.json >/dev/null
-"$fak" native-performance --graph graph.json --next --envelope gem-tiny-cpu-p32-t16 | grep -q '^Lever: cpu.packed-panels$' || fail next
+"$fak" native-performance --graph graph.json --next --envelope gem-tiny-cpu-p32-t16 | grep '^Lever: cpu.packed-panels$' >/dev/null || fail next
 
 # 1. the template, before the change
 "$fak" native-performance --graph graph.json --baseline cpu.packed-panels >template.json
@@ -121,8 +121,8 @@ if sha256sum --check --quiet MANIFEST.sha256 >/dev/null 2>&1; then fail "the man
 if command -v ssh-keygen >/dev/null; then # ... but neither the manifest nor a signature lets it through
     ssh-keygen -q -t ed25519 -N '' -C test -f key
     echo "tester namespaces=\"gem-evidence\" $(cut -d' ' -f1,2 key.pub)" >allowed
-    "$fak" native-performance --graph graph.json --validate kept.json --sign key | grep -q 'signature=written$' || fail sign
-    "$fak" native-performance --graph graph.json --validate kept.json --verify-signature allowed | grep -q 'signature=good$' || fail verify
+    "$fak" native-performance --graph graph.json --validate kept.json --sign key | grep 'signature=written$' >/dev/null || fail sign
+    "$fak" native-performance --graph graph.json --validate kept.json --verify-signature allowed | grep 'signature=good$' >/dev/null || fail verify
     cp kept.json.sig baseline-3.json.sig
     refuse NPX-002 "$fak" native-performance --graph graph.json --validate baseline-3.json --verify-signature allowed
     ssh-keygen -q -t ed25519 -N '' -C other -f other
