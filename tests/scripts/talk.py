@@ -47,6 +47,17 @@ class Terminal:
             time.sleep(0.01)
         os.write(self.fd, text.encode())
 
+    def wait_until_it_reads(self):
+        """A key that is a signal, not a byte, is looked at where it ends a read."""
+        try:
+            while True:
+                with open(f"/proc/{self.pid}/stat") as f:
+                    if f.read().rsplit(")", 1)[1].split()[0] in "SZ":
+                        return
+                time.sleep(0.01)
+        except OSError:
+            time.sleep(0.3)  # no /proc here
+
     def press_until(self, keys, what):
         """Keys, whoever listens; again when they fell into an instant in which nobody did."""
         for _ in range(5):
@@ -96,6 +107,8 @@ t.press_until("\x03", "interrupted]")
 t.wait_for("> ")
 # Ctrl-C at the prompt drops the line
 t.type("half a line")
+t.wait_for("half a line")
+t.wait_until_it_reads()
 t.press_until("\x03", "> ")
 t.type("/clear\r")
 t.wait_for("> ")
