@@ -298,6 +298,7 @@ GEM_API void gem_chat_parser_commit_call(gem_chat_parser *p);
 
 typedef struct gem_session gem_session;       /* one sequence: its positions and its KV pages */
 typedef struct gem_checkpoint gem_checkpoint; /* a point a session can return to */
+typedef struct gem_sampler gem_sampler;       /* see below */
 
 GEM_API GEM_MUST_USE gem_status gem_session_new(gem_session **out, gem_model *m, gem_error *err);
 GEM_API void gem_session_free(gem_session *s);
@@ -310,7 +311,8 @@ typedef bool (*gem_prefill_fn)(void *user, size_t n_done, size_t n_total);
 
 /* Prefill: run prompt tokens and append their keys and values to the session's KV cache.
  * tokens  int32[n_tokens], ids in [0, n_vocab); borrowed for the call; n_tokens >= 1
- * logits  out, f32[n_vocab] of the last token; borrowed until the next call on any session
+ * logits  out, f32[n_vocab] of the last token; borrowed until the next call on any session. NULL:
+ *         they may stay where they were made; gem_session_draw draws from them there
  * errors  GEM_E_RANGE   the context has fewer than n_tokens positions left; nothing was appended
  *         GEM_E_CANCELLED  `progress` returned false; batches already done stay appended
  *         GEM_E_NOMEM   checkpoints hold the KV pages it needs; batches already done stay appended
@@ -324,17 +326,34 @@ GEM_API GEM_MUST_USE gem_status gem_session_decode(gem_session *s, int32_t token
                                                    const float **logits, gem_error *err);
 
 /* Rows of several sessions in one forward pass. Rows of one session stand in order and take its
- * next positions. logits_out[i] is set to f32[n_vocab] for rows with want_logits, else NULL;
- * borrowed until the next call. n_rows is at most the model's n_batch; at most 64 of them want
- * logits. errors  GEM_E_ARG, GEM_E_RANGE and GEM_E_NOMEM (no free KV pages) before anything was
- * appended; GEM_E_DEVICE  the backend failed; the sessions of the batch may now only be freed */
+ * next positions. logits_out[i] is set to f32[n_vocab] for rows with GEM_ROW_LOGITS, else NULL;
+ * borrowed until the next call; logits_out may be NULL. n_rows is at most the model's n_batch; at
+ * most 64 of them want logits or a draw. errors  GEM_E_ARG, GEM_E_RANGE and GEM_E_NOMEM (no free KV
+ * pages) before anything was appended; GEM_E_DEVICE  the backend failed; the sessions of the batch
+ * may now only be freed */
+typedef enum gem_row_want {
+    GEM_ROW_NONE = 0,
+    GEM_ROW_LOGITS, /* all of them, now */
+    GEM_ROW_DRAW    /* gem_session_draw will draw from the row */
+} gem_row_want;
 typedef struct gem_row {
     gem_session *session;
     int32_t token;
-    bool want_logits;
+    gem_row_want want;
 } gem_row;
 GEM_API GEM_MUST_USE gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows,
                                               const float **logits_out, gem_error *err);
+
+/* Draw a token from the logits of the session's last row that wanted logits or a draw, in the last
+ * call that ran rows: gem_sampler_draw on them, without bringing more of them to the host than this
+ * sampler has to see (gem_sampler_needs_all).
+ * errors  GEM_E_RANGE as gem_sampler_draw, and when other rows have run since; GEM_E_DEVICE */
+GEM_API GEM_MUST_USE gem_status gem_session_draw(const gem_session *s, gem_sampler *sampler,
+                                                 int32_t *token, gem_error *err);
+/* Those logits, all of them: f32[n_vocab], borrowed until the next call on any session. Errors as
+ * gem_session_draw. */
+GEM_API GEM_MUST_USE gem_status gem_session_logits(const gem_session *s, const float **logits,
+                                                   gem_error *err);
 
 /* The ways back. Hybrid models (recurrent layers beside attention) hold the state of every 64th
  * position that their memory allows (state_bytes) and cannot cut it back in between. Their sessions
@@ -389,7 +408,6 @@ typedef struct gem_sampler_options {
 /* temperature 0, everything off. */
 GEM_API void gem_sampler_defaults(gem_sampler_options *opt);
 
-typedef struct gem_sampler gem_sampler;
 /* GEM_E_ARG for values that are no numbers or outside their range; the text names the field. */
 GEM_API GEM_MUST_USE gem_status gem_sampler_new(gem_sampler **out, int32_t n_vocab,
                                                 const gem_sampler_options *opt, gem_error *err);
@@ -399,6 +417,10 @@ GEM_API void gem_sampler_free(gem_sampler *s);
  * +inf. Allocates nothing. */
 GEM_API GEM_MUST_USE gem_status gem_sampler_draw(gem_sampler *s, const float *logits,
                                                  int32_t *token, gem_error *err);
+/* Its draws depend on all logits of a row: it neither is greedy nor keeps at most 64 by top_k, or
+ * it has biases or penalties. A row that it draws from had better ask for its logits then; else
+ * gem_session_draw has to fetch them. Never changes. */
+GEM_API bool gem_sampler_needs_all(const gem_sampler *s);
 /* Tell the sampler that `token` was taken (prompt tokens too, if penalties should see them). */
 GEM_API void gem_sampler_accept(gem_sampler *s, int32_t token);
 

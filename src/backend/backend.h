@@ -10,9 +10,19 @@ struct gem_op_route;
 typedef struct gem_backend gem_backend;
 
 enum {
-    GEM_PAGE = 64,    /* positions a KV page holds; pages start at multiples of it */
-    GEM_ROLLBACK = 13 /* a sequence can always go back this many positions at once */
+    GEM_PAGE = 64,     /* positions a KV page holds; pages start at multiples of it */
+    GEM_ROLLBACK = 13, /* a sequence can always go back this many positions at once */
+    GEM_TOP = 64       /* largest logits of a row that a backend may give instead of all */
 };
+
+/* The largest logits of a row in descending order, equal ones by ascending id: what most samplers
+ * draw from (runtime/sampler.h). n: the smaller of GEM_TOP and n_vocab; 0: the row holds a value
+ * that is no number, or +infinity. The logits are the row's, but that -0 is given as 0. */
+typedef struct gem_top {
+    int32_t n;
+    int32_t id[GEM_TOP];
+    float logit[GEM_TOP];
+} gem_top;
 
 /* KV memory of one kind of layer: pages of equal size. The backend owns the memory; the runtime
  * hands out page numbers and counts references (runtime/kv.h). */
@@ -48,7 +58,8 @@ typedef struct gem_backend_options {
 
 enum {
     GEM_WANT_LOGITS = 1,
-    GEM_WANT_HIDDEN = 2 /* HEAD's hidden vector; plans with a draft_op only */
+    GEM_WANT_HIDDEN = 2, /* HEAD's hidden vector; plans with a draft_op only */
+    GEM_WANT_TOP = 4     /* the largest logits; backends with the op `logits` only */
 };
 
 /* One forward pass. Rows of a sequence stand in ascending positions, but rows of different
@@ -82,6 +93,9 @@ typedef struct gem_batch {
     bool draft;
     const float *input;
     const float **hidden;
+    /* Set where a row wants its top: top[k] is that of the row whose place among those that want
+     * logits or their top is k; borrowed until the next run. */
+    const gem_top **top;
 } gem_batch;
 
 /* Where the time of runs went. Zeroed by the caller; several runs add up. */
@@ -122,9 +136,12 @@ typedef struct gem_backend_ops {
     gem_status (*open)(gem_backend **out, const gem_backend_options *opt, gem_error *err);
     void (*close)(gem_backend *be);
     /* Run the plan (or its drafter's program) over a batch. logits[k] is set for the k-th row that
-     * wants them: f32[n_vocab], borrowed until the next run. GEM_E_DEVICE on failure. Allocates
-     * nothing. */
+     * wants them, or its top: f32[n_vocab], borrowed until the next run; NULL when the row wants
+     * its top alone. GEM_E_DEVICE on failure. Allocates nothing. */
     gem_status (*run)(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
+    /* All logits of the k-th of those rows of the last run, one that wanted its top: borrowed until
+     * the next run. GEM_E_DEVICE. NULL: there is no GEM_WANT_TOP here, all logits are at hand. */
+    gem_status (*logits)(gem_backend *be, int32_t k, const float **logits, gem_error *err);
     /* The same, timed. The results are those of `run`; with op_ns the way there may be another (one
      * submission an op). NULL: the backend has no time stamps to offer. */
     gem_status (*run_traced)(gem_backend *be, const gem_batch *b, const float **logits,

@@ -32,25 +32,23 @@ static gem_status draft(gem_drafter *base, const int32_t *tokens, int32_t n_toke
                         int32_t *out, int32_t *n_out, gem_error *err)
 {
     model_drafter *d = (model_drafter *)base;
-    const float *logits;
     *n_out = 0;
     max = GEM_MIN(max, d->model->n_ctx - n_tokens);
     if (max <= 0) return GEM_OK; /* its context is shorter than the target's */
     gem_status st = keep_common(d, tokens, n_tokens, err);
     if (st != GEM_OK) return st;
     int32_t n_new = n_tokens - d->n_held;
-    st = gem_session_prefill(d->session, tokens + d->n_held, (size_t)n_new, NULL, NULL, &logits,
-                             err);
+    st = gem_session_prefill(d->session, tokens + d->n_held, (size_t)n_new, NULL, NULL, NULL, err);
     if (st != GEM_OK) return st;
     memcpy(d->held + d->n_held, tokens + d->n_held, (size_t)n_new * sizeof(*tokens));
     d->n_held = n_tokens;
     for (;;) {
-        st = gem_sampler_draw(d->greedy, logits, &out[*n_out], err);
+        st = gem_session_draw(d->session, d->greedy, &out[*n_out], err);
         if (st == GEM_E_RANGE) return GEM_OK; /* logits that cannot be drawn from: no guess */
         if (st != GEM_OK) return st;
         int32_t token = out[(*n_out)++];
         if (*n_out == max || gem_token_is_end(d->model, token)) return GEM_OK;
-        if ((st = gem_session_decode(d->session, token, &logits, err)) != GEM_OK) return st;
+        if ((st = gem_session_decode(d->session, token, NULL, err)) != GEM_OK) return st;
         d->held[d->n_held++] = token;
     }
 }

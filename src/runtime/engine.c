@@ -79,10 +79,12 @@ static gem_status open_scratch(gem_model *m, gem_error *err)
     m->row = calloc(rows, sizeof(*m->row));
     m->row_logits = calloc(rows, sizeof(*m->row_logits));
     m->logits = calloc((size_t)m->n_logits, sizeof(*m->logits));
+    m->top = calloc((size_t)m->n_logits, sizeof(*m->top));
+    m->place = calloc(rows, sizeof(*m->place));
     m->table = calloc(seqs * (size_t)m->plan.n_layers, sizeof(*m->table));
     m->batch = calloc(seqs, sizeof(*m->batch));
     if (!m->token || !m->pos || !m->seq || !m->want || !m->row || !m->row_logits || !m->logits ||
-        !m->table || !m->batch)
+        !m->top || !m->place || !m->table || !m->batch)
         return gem_fail(err, GEM_E_NOMEM, "no memory for batches of %d rows", m->n_batch);
     return GEM_OK;
 }
@@ -271,6 +273,8 @@ void gem_model_close(gem_model *m)
     free(m->row);
     free(m->row_logits);
     free(m->logits);
+    free(m->top);
+    free(m->place);
     free(m->table);
     free(m->batch);
     free(m->state);

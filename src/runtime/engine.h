@@ -51,7 +51,10 @@ struct gem_model {
     uint8_t *want;              /* [n_batch] */
     gem_row *row;               /* [n_batch], for prefill */
     const float **row_logits;   /* [n_batch], for prefill */
-    const float **logits;       /* [n_logits] */
+    const float **logits;       /* [n_logits]; NULL: a row whose logits are with the backend, */
+    const gem_top **top;        /* [n_logits]: and then its largest ones */
+    int32_t *place;             /* [n_batch], of a row in logits and top; -1: it wanted neither */
+    uint64_t n_runs;            /* of the backend so far */
     const int32_t **table;      /* [n_sessions * n_layers] */
     gem_session **batch;        /* [n_sessions], sessions of this batch by seq */
     /* recurrent models only */
@@ -83,6 +86,8 @@ struct gem_session {
      * its position modulo GEM_RECENT; those at n_pos and beyond were taken back */
     float *recent; /* owned, [GEM_RECENT][d_model] */
     int32_t recent_from, recent_to;
+    uint64_t run;    /* the run whose logits are the session's; 0: none */
+    int32_t place;   /* of its last row there */
     bool failed;     /* a backend error: may only be freed */
     int32_t n_batch; /* rows in the batch being put together; 0 outside */
     int32_t seq;     /* index in it */
@@ -96,10 +101,14 @@ struct gem_checkpoint {
     int32_t *past; /* owned, [n_pos]; NULL: no recurrent layers */
 };
 
-/* Rows of one session at once, logits for those with want[i] (NULL: the last alone); at most
- * n_batch rows. logits_out as in gem_batch_run. */
+/* Rows of one session at once, at most n_batch. want[i]: a gem_row_want; NULL:
+ * the last row's logits. logits_out as in gem_batch_run. */
 gem_status gem_session_run(gem_session *s, const int32_t *tokens, size_t n_tokens,
                            const uint8_t *want, const float **logits_out, gem_error *err);
+
+/* gem_session_draw from row i of the last batch, which wanted logits or its top. */
+gem_status gem_row_draw(gem_model *m, int32_t i, gem_sampler *sampler, int32_t *token,
+                        gem_error *err);
 
 /* After s->n_pos went back, or was set: cut pages and states to where its next batch can start. */
 void gem_session_settle(gem_session *s);

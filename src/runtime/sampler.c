@@ -9,8 +9,9 @@
  * logits; top-k then opens only the blocks whose maximum can still enter a heap of k. Without
  * top-k, masses are collected in bins by distance from the maximum and only the bin in which top-p
  * ends is sorted. */
-#include "base/base.h"
+#include "runtime/sampler.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -562,16 +563,24 @@ static int32_t draw_all(gem_sampler *s, const float *x, double max)
     return b * BLOCK + last;
 }
 
+static gem_status refuse(gem_error *err)
+{
+    return gem_fail(err, GEM_E_RANGE, "the logits hold a value that is no number or infinite");
+}
+
+static gem_status refuse_all(gem_error *err)
+{
+    return gem_fail(err, GEM_E_RANGE, "every logit is -infinity: no token is possible");
+}
+
 gem_status gem_sampler_draw(gem_sampler *s, const float *logits, int32_t *token, gem_error *err)
 {
     const float *x = adjust(s, logits);
     int32_t max_key;
-    if (!scan_blocks(s, x))
-        return gem_fail(err, GEM_E_RANGE, "the logits hold a value that is no number or infinite");
+    if (!scan_blocks(s, x)) return refuse(err);
     int32_t best = argmax(s, x, &max_key);
     double max = (double)key_value(max_key);
-    if (max == -INFINITY)
-        return gem_fail(err, GEM_E_RANGE, "every logit is -infinity: no token is possible");
+    if (max == -INFINITY) return refuse_all(err);
 
     if (is_greedy(&s->opt)) {
         *token = best;
@@ -583,5 +592,33 @@ gem_status gem_sampler_draw(gem_sampler *s, const float *logits, int32_t *token,
     } else {
         *token = draw_all(s, x, max);
     }
+    return GEM_OK;
+}
+
+/* ---- from the largest alone ---- */
+
+bool gem_sampler_needs_all(const gem_sampler *s)
+{
+    const bool few = is_greedy(&s->opt) || (uses_top_k(s) && s->opt.top_k <= GEM_TOP);
+    return s->adjusted || !few;
+}
+
+/* What select_top_k leaves of the whole row. */
+static int32_t take_top_k(gem_sampler *s, const gem_top *top)
+{
+    int32_t n = 0;
+    for (; n < s->opt.top_k && top->logit[n] != -INFINITY; n++)
+        s->cand[n] = (candidate){order_key(top->logit[n]), top->id[n]};
+    return n;
+}
+
+gem_status gem_sampler_draw_top(gem_sampler *s, const gem_top *top, int32_t *token, gem_error *err)
+{
+    assert(!gem_sampler_needs_all(s));
+    if (top->n == 0) return refuse(err);
+    double max = (double)key_value(order_key(top->logit[0]));
+    if (max == -INFINITY) return refuse_all(err);
+    *token = is_greedy(&s->opt) ? top->id[0]
+                                : draw_candidates(s, cut_sorted(s, take_top_k(s, top), max), max);
     return GEM_OK;
 }

@@ -6,6 +6,7 @@
  * (kv.n_pos); its next batch first runs the tokens between again. Equal tokens give equal bytes, so
  * nobody can tell but by the time it takes. */
 #include "runtime/engine.h"
+#include "runtime/sampler.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -86,6 +87,13 @@ static gem_status check_room(const gem_session *s, size_t n, gem_error *err)
 
 /* ---- one batch ---- */
 
+/* Where a backend keeps logits to itself, a draw starts from the largest. */
+static uint8_t wanted(const gem_model *m, const gem_row *row)
+{
+    if (row->want == GEM_ROW_NONE) return 0;
+    return row->want == GEM_ROW_DRAW && m->ops->logits ? GEM_WANT_TOP : GEM_WANT_LOGITS;
+}
+
 /* Put the rows into the model's scratch: token, position, sequence, want. Sessions get their index
  * by first appearance and count their rows. */
 static gem_status put_rows(gem_model *m, const gem_row *rows, int32_t n_rows, int32_t *n_seqs,
@@ -106,8 +114,8 @@ static gem_status put_rows(gem_model *m, const gem_row *rows, int32_t n_rows, in
         m->token[i] = rows[i].token;
         m->pos[i] = s->n_pos + s->n_batch;
         m->seq[i] = s->seq;
-        m->want[i] = rows[i].want_logits ? GEM_WANT_LOGITS : 0;
-        n_want += rows[i].want_logits;
+        m->want[i] = wanted(m, &rows[i]);
+        m->place[i] = m->want[i] ? n_want++ : -1;
         s->n_batch++;
         if ((st = check_room(s, (size_t)s->n_batch, err)) != GEM_OK) return st;
         if (s->past) s->past[m->pos[i]] = rows[i].token; /* counts once n_pos is beyond */
@@ -195,6 +203,7 @@ static void remember(gem_session *s, int32_t pos, const float *hidden)
 
 static gem_status run_batch(gem_model *m, const gem_batch *b, gem_error *err)
 {
+    m->n_runs++;
     return m->trace ? m->ops->run_traced(m->be, b, m->logits, m->trace, err)
                     : m->ops->run(m->be, b, m->logits, err);
 }
@@ -204,6 +213,7 @@ static gem_status run_batch(gem_model *m, const gem_batch *b, gem_error *err)
 static gem_status forward(gem_model *m, gem_batch b, gem_session *const *session, gem_error *err)
 {
     b.hidden = m->hidden;
+    b.top = m->top;
     gem_status st = run_batch(m, &b, err);
     if (st != GEM_OK || !m->plan.draft_op) return st;
     for (int32_t r = 0, k = 0; r < b.n_rows; r++) {
@@ -249,6 +259,7 @@ gem_status gem_session_guess(gem_session *s, int32_t token, int32_t ahead, const
                          .draft = true,
                          .input = m->input,
                          .hidden = m->hidden};
+    m->n_runs++;
     gem_status st = m->ops->run(m->be, &b, logits, err);
     if (st == GEM_OK)
         memcpy(m->input, m->hidden[0], (size_t)m->plan.d_model * sizeof(*m->input));
@@ -329,10 +340,59 @@ gem_status gem_batch_run(gem_model *m, const gem_row *rows, size_t n_rows, const
         s->n_batch = 0;
     }
     if (st != GEM_OK) return st;
-    if (logits_out)
-        for (int32_t i = 0, k = 0; i < n; i++)
-            logits_out[i] = m->want[i] & GEM_WANT_LOGITS ? m->logits[k++] : NULL;
+    for (int32_t i = 0; i < n; i++) {
+        if (logits_out)
+            logits_out[i] = rows[i].want == GEM_ROW_LOGITS ? m->logits[m->place[i]] : NULL;
+        if (m->place[i] < 0) continue;
+        rows[i].session->run = m->n_runs;
+        rows[i].session->place = m->place[i];
+    }
     return GEM_OK;
+}
+
+/* ---- logits of the last batch ---- */
+
+static gem_status logits_at(gem_model *m, int32_t place, gem_error *err)
+{
+    return m->logits[place] ? GEM_OK : m->ops->logits(m->be, place, &m->logits[place], err);
+}
+
+static gem_status draw_at(gem_model *m, int32_t place, gem_sampler *sampler, int32_t *token,
+                          gem_error *err)
+{
+    if (!m->logits[place] && !gem_sampler_needs_all(sampler))
+        return gem_sampler_draw_top(sampler, m->top[place], token, err);
+    gem_status st = logits_at(m, place, err);
+    return st == GEM_OK ? gem_sampler_draw(sampler, m->logits[place], token, err) : st;
+}
+
+static gem_status check_run(const gem_session *s, gem_error *err)
+{
+    if (s->run && s->run == s->m->n_runs) return GEM_OK;
+    return gem_fail(err, GEM_E_RANGE,
+                    "no logits of this session are there: it asked for none in the last batch");
+}
+
+gem_status gem_row_draw(gem_model *m, int32_t i, gem_sampler *sampler, int32_t *token,
+                        gem_error *err)
+{
+    assert(m->place[i] >= 0);
+    return draw_at(m, m->place[i], sampler, token, err);
+}
+
+gem_status gem_session_draw(const gem_session *s, gem_sampler *sampler, int32_t *token,
+                            gem_error *err)
+{
+    gem_status st = check_run(s, err);
+    return st == GEM_OK ? draw_at(s->m, s->place, sampler, token, err) : st;
+}
+
+gem_status gem_session_logits(const gem_session *s, const float **logits, gem_error *err)
+{
+    gem_status st = check_run(s, err);
+    if (st == GEM_OK) st = logits_at(s->m, s->place, err);
+    *logits = st == GEM_OK ? s->m->logits[s->place] : NULL;
+    return st;
 }
 
 /* ---- one session ---- */
@@ -344,8 +404,10 @@ gem_status gem_session_run(gem_session *s, const int32_t *tokens, size_t n_token
     if (n_tokens == 0 || n_tokens > (size_t)m->n_batch)
         return gem_fail(err, GEM_E_ARG, "a batch of %zu rows, expected 1 to %d", n_tokens,
                         m->n_batch);
-    for (size_t i = 0; i < n_tokens; i++)
-        m->row[i] = (gem_row){s, tokens[i], want ? want[i] != 0 : i + 1 == n_tokens};
+    for (size_t i = 0; i < n_tokens; i++) {
+        gem_row_want last = i + 1 == n_tokens ? GEM_ROW_LOGITS : GEM_ROW_NONE;
+        m->row[i] = (gem_row){s, tokens[i], want ? (gem_row_want)want[i] : last};
+    }
     return gem_batch_run(m, m->row, n_tokens, logits_out, err);
 }
 
@@ -355,7 +417,7 @@ gem_status gem_session_prefill(gem_session *s, const int32_t *tokens, size_t n_t
 {
     gem_model *m = s->m;
     gem_status st;
-    *logits = NULL;
+    if (logits) *logits = NULL;
     if (n_tokens == 0) return gem_fail(err, GEM_E_ARG, "a prompt of 0 tokens");
     if ((st = check_alive(s, err)) != GEM_OK) return st;
     if ((st = check_tokens(m, tokens, n_tokens, err)) != GEM_OK) return st;
@@ -370,11 +432,13 @@ gem_status gem_session_prefill(gem_session *s, const int32_t *tokens, size_t n_t
     for (size_t done = 0; done < n_tokens;) {
         size_t n = GEM_MIN(n_tokens - done, (size_t)m->n_batch);
         bool last = done + n == n_tokens;
-        for (size_t i = 0; i < n; i++)
-            m->row[i] = (gem_row){s, tokens[done + i], last && i + 1 == n};
+        for (size_t i = 0; i < n; i++) {
+            gem_row_want want = logits ? GEM_ROW_LOGITS : GEM_ROW_DRAW;
+            m->row[i] = (gem_row){s, tokens[done + i], last && i + 1 == n ? want : GEM_ROW_NONE};
+        }
         if ((st = gem_batch_run(m, m->row, n, m->row_logits, err)) != GEM_OK) return st;
         done += n;
-        if (last) *logits = m->row_logits[n - 1];
+        if (last && logits) *logits = m->row_logits[n - 1];
         if (progress && !progress(user, done, n_tokens) && !last)
             return gem_fail(err, GEM_E_CANCELLED, "cancelled after %zu of %zu tokens", done,
                             n_tokens);

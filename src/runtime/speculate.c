@@ -103,9 +103,8 @@ gem_status gem_speculator_propose(gem_speculator *s, int32_t token, int32_t max_
     return GEM_OK;
 }
 
-gem_status gem_speculator_settle(gem_speculator *s, gem_sampler *sampler,
-                                 const float *const *logits, int32_t *out, int32_t *n_out,
-                                 gem_error *err)
+gem_status gem_speculator_settle(gem_speculator *s, gem_sampler *sampler, int32_t first,
+                                 int32_t *out, int32_t *n_out, gem_error *err)
 {
     int32_t pos = s->n_tokens, n_guesses = s->n_rows - 1, kept = 0;
     const int32_t *guess = s->token + pos + 1;
@@ -113,7 +112,8 @@ gem_status gem_speculator_settle(gem_speculator *s, gem_sampler *sampler,
     assert(s->n_rows > 0 && gem_session_position(s->session) == pos + s->n_rows);
     *n_out = 0;
     for (;;) {
-        if ((st = gem_sampler_draw(sampler, logits[kept], &out[kept], err)) != GEM_OK) break;
+        st = gem_row_draw(s->session->m, first + kept, sampler, &out[kept], err);
+        if (st != GEM_OK) break;
         ++*n_out;
         if (gem_token_is_end(s->model, out[kept])) break;
         gem_sampler_accept(sampler, out[kept]);
@@ -135,18 +135,17 @@ gem_status gem_speculator_settle(gem_speculator *s, gem_sampler *sampler,
 gem_status gem_speculate(gem_speculator *s, gem_sampler *sampler, int32_t token, int32_t max_tokens,
                          int32_t *out, int32_t *n_out, gem_error *err)
 {
-    const float *logits[GEM_DRAFT_MAX + 1];
     uint8_t want[GEM_DRAFT_MAX + 1];
     const int32_t *rows = NULL;
     int32_t n;
     *n_out = 0;
-    memset(want, 1, sizeof(want));
+    memset(want, gem_sampler_needs_all(sampler) ? GEM_ROW_LOGITS : GEM_ROW_DRAW, sizeof(want));
     gem_status st = gem_speculator_propose(s, token, max_tokens, &rows, &n, err);
     if (st != GEM_OK) return st;
     uint64_t start = gem_now_ns();
-    st = gem_session_run(s->session, rows, (size_t)n, want, logits, err);
+    st = gem_session_run(s->session, rows, (size_t)n, want, NULL, err);
     s->stats.verify_ns += gem_now_ns() - start;
-    return st == GEM_OK ? gem_speculator_settle(s, sampler, logits, out, n_out, err) : st;
+    return st == GEM_OK ? gem_speculator_settle(s, sampler, 0, out, n_out, err) : st;
 }
 
 /* ---- statistics ---- */

@@ -81,11 +81,11 @@ gem_status gem_speculate(gem_speculator *s, gem_sampler *sampler, int32_t token,
                          int32_t *out, int32_t *n_out, gem_error *err);
 
 /* The same in two halves, for rows that travel with those of other sessions: the rows to run (the
- * first is `token`; every row wants logits), then their logits. */
+ * first is `token`; every row wants logits or a draw), then the draws. first: where the first of
+ * them stood in the batch, after which nothing else may have run. */
 gem_status gem_speculator_propose(gem_speculator *s, int32_t token, int32_t max_tokens,
                                   const int32_t **rows, int32_t *n_rows, gem_error *err);
-gem_status gem_speculator_settle(gem_speculator *s, gem_sampler *sampler,
-                                 const float *const *logits, int32_t *out, int32_t *n_out,
-                                 gem_error *err);
+gem_status gem_speculator_settle(gem_speculator *s, gem_sampler *sampler, int32_t first,
+                                 int32_t *out, int32_t *n_out, gem_error *err);
 
 #endif

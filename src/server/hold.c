@@ -202,6 +202,11 @@ static void mask_all(gem_hold *h, const float *logits)
     }
 }
 
+bool gem_hold_holds(const gem_hold *h)
+{
+    return h->n_forced || h->state == HELD || h->state == TAGGED;
+}
+
 gem_status gem_hold_draw(gem_hold *h, gem_sampler *sampler, const float *logits, int32_t *token,
                          gem_error *err)
 {

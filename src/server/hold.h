@@ -26,6 +26,8 @@ typedef struct gem_hold gem_hold;
 /* The order is of the model's vocabulary. NULL: no memory. */
 gem_hold *gem_hold_new(const gem_hold_rules *r, const gem_model *m, const gem_token_order *order);
 void gem_hold_free(gem_hold *h);
+/* The next token has to fit, or is written for the model; else gem_hold_draw only draws. */
+bool gem_hold_holds(const gem_hold *h);
 /* The next token, drawn or written for the model. GEM_E_RANGE: no token fits. */
 gem_status gem_hold_draw(gem_hold *h, gem_sampler *sampler, const float *logits, int32_t *token,
                          gem_error *err);

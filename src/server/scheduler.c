@@ -2,7 +2,7 @@
  *
  * Each turn: drop what was cancelled, take answers from the queue into free slots, put a batch
  * together (one row of every answer that generates, and prompt rows beside them, shared between the
- * prompts so that a short one is not stuck behind a long one), run it, hand out the logits. Cancel
+ * prompts so that a short one is not stuck behind a long one), run it, have tokens drawn. Cancel
  * flags are read before every batch. A row's result does not depend on the others, so neither does
  * an answer. */
 #include "server/sequence.h"
@@ -35,9 +35,8 @@ struct gem_scheduler {
     gem_prefix_cache *cache; /* owned */
     gem_sequence **running;  /* owned, [n_slots]; NULL: free */
     int n_slots, n_running;
-    gem_row *row;         /* owned, [n_batch] */
-    const float **logits; /* owned, [n_batch] */
-    double row_ns;        /* what a row of a large batch takes; 0: unknown */
+    gem_row *row;  /* owned, [n_batch] */
+    double row_ns; /* what a row of a large batch takes; 0: unknown */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t wake;
@@ -69,7 +68,6 @@ void gem_scheduler_free(gem_scheduler *s)
     free(s->running);
     free(s->view);
     free(s->row);
-    free(s->logits);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -491,7 +489,10 @@ static size_t put_rows(gem_scheduler *s)
         gem_sequence *q = s->running[i];
         for (size_t k = 0; q && k < q->n_rows; k++) {
             size_t at = q->n_run + k;
-            s->row[n++] = (gem_row){q->session, q->tokens[at], at + 1 == q->n_tokens};
+            gem_row_want want = GEM_ROW_NONE;
+            if (at + 1 == q->n_tokens)
+                want = gem_sequence_needs_all(q) ? GEM_ROW_LOGITS : GEM_ROW_DRAW;
+            s->row[n++] = (gem_row){q->session, q->tokens[at], want};
         }
     }
     return n;
@@ -501,7 +502,7 @@ static gem_status run_rows(gem_scheduler *s, size_t n, gem_error *err)
 {
     gem_status st;
     do
-        st = gem_batch_run(s->server->model, s->row, n, s->logits, err);
+        st = gem_batch_run(s->server->model, s->row, n, NULL, err);
     while (st == GEM_E_NOMEM &&
            (gem_prefix_cache_evict(s->cache) || gem_disk_cache_yield(s->server->disk)));
     return st;
@@ -531,18 +532,16 @@ static void note_prefill(gem_scheduler *s, gem_sequence *q)
 /* After a batch: rows counted, logits drawn from. */
 static void deliver(gem_scheduler *s)
 {
-    size_t at = 0;
     for (int i = 0; i < s->n_slots; i++) {
         gem_sequence *q = s->running[i];
         if (!q || !q->n_rows) continue;
         bool prefill = gem_sequence_prefilling(q);
-        at += q->n_rows;
         q->n_run += q->n_rows;
         q->n_rows = 0;
         if (prefill) note_prefill(s, q);
         gem_fault f = {0};
         gem_finish why = GEM_FINISH_NONE;
-        if (pending(q) == 0) why = gem_sequence_advance(q, s->logits[at - 1], &f);
+        if (pending(q) == 0) why = gem_sequence_advance(q, &f);
         if (why == GEM_FINISH_FAILED) fail_job(q->job, &f);
         if (why)
             release_slot(s, q, why);
@@ -628,8 +627,7 @@ gem_status gem_scheduler_prepare(gem_scheduler *s, gem_error *err)
     size_t n = (size_t)s->server->model->n_batch;
     s->cache = gem_prefix_cache_new(s->server->model, MAX_ENTRIES);
     s->row = calloc(n, sizeof(*s->row));
-    s->logits = calloc(n, sizeof(*s->logits));
-    if (!s->cache || !s->row || !s->logits)
+    if (!s->cache || !s->row)
         return gem_fail(err, GEM_E_NOMEM, "no memory for batches of %zu rows", n);
     count_pages(s);
     return s->server->disk ? gem_disk_cache_start(s->server->disk, s->server->model, err) : GEM_OK;

@@ -365,15 +365,26 @@ static bool read_token(gem_sequence *q, int32_t token, bool end, gem_fault *f)
     return true;
 }
 
-gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault *f)
+bool gem_sequence_needs_all(const gem_sequence *q)
+{
+    return q->job->p.logprobs || (q->hold && gem_hold_holds(q->hold)) ||
+           gem_sampler_needs_all(q->sampler);
+}
+
+gem_finish gem_sequence_advance(gem_sequence *q, gem_fault *f)
 {
     gem_answer *a = q->a;
     gem_server *s = q->job->server;
+    const float *logits = NULL;
     int32_t token;
     gem_error err;
+    gem_status st = GEM_OK;
     if (a->limit == 0) return GEM_FINISH_LENGTH;
-    gem_status st = q->hold ? gem_hold_draw(q->hold, q->sampler, logits, &token, &err)
-                            : gem_sampler_draw(q->sampler, logits, &token, &err);
+    if (gem_sequence_needs_all(q)) st = gem_session_logits(q->session, &logits, &err);
+    if (st == GEM_OK)
+        st = q->hold && gem_hold_holds(q->hold)
+                 ? gem_hold_draw(q->hold, q->sampler, logits, &token, &err)
+                 : gem_session_draw(q->session, q->sampler, &token, &err);
     if (st != GEM_OK) {
         gem_fault_set(f, 500, "server_error", "internal_error", NULL, "%s", err.text);
         return GEM_FINISH_FAILED;

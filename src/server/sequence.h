@@ -36,9 +36,11 @@ gem_sequence *gem_sequence_new(gem_answer *a, gem_prefix_cache *cache, gem_fault
 void gem_sequence_free(gem_sequence *q);
 /* With q->fetch: look whether it ended. True: it did, well or not, and rows may run. */
 bool gem_sequence_fetched(gem_sequence *q, gem_prefix_cache *cache);
-/* Logits of the last known token: draw the next one and deliver its text. Returns GEM_FINISH_NONE
- * to go on, or why the answer ends; GEM_FINISH_FAILED with the fault. */
-gem_finish gem_sequence_advance(gem_sequence *q, const float *logits, gem_fault *f);
+/* The next token depends on all logits, or its record does: the row should want them. */
+bool gem_sequence_needs_all(const gem_sequence *q);
+/* The batch has run the last known token: draw the next one and deliver its text. Returns
+ * GEM_FINISH_NONE to go on, or why the answer ends; GEM_FINISH_FAILED with the fault. */
+gem_finish gem_sequence_advance(gem_sequence *q, gem_fault *f);
 /* Let go of text that was held back for a stop string, a call or an unfinished character, at the
  * end of an answer that ends for this reason; returns the reason to report. */
 gem_finish gem_sequence_end(gem_sequence *q, gem_finish why);

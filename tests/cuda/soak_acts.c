@@ -255,8 +255,8 @@ static bool company(soak *k)
         }
         ok = soak_done(k, gem_batch_run(k->m, row, rows, x, &k->err));
         for (size_t r = 0; r < rows && ok; r++) {
-            k->decoded += row[r].want_logits;
-            k->prefilled += !row[r].want_logits;
+            k->decoded += row[r].want != GEM_ROW_NONE;
+            k->prefilled += row[r].want == GEM_ROW_NONE;
             if (x[r]) ok = note(k, "a batch of sessions", x[r], &k->next[whose[r]]);
         }
     }

@@ -10,6 +10,7 @@
 #define GEM_FAKE_BACKEND_H
 
 #include "backend/backend.h"
+#include "top_of_row.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -32,6 +33,8 @@ struct gem_backend {
     bool no_keys;    /* set by a test that reads no logits: skip what takes long */
     uint64_t **page; /* [n_pools]: [n_pages][GEM_PAGE] */
     float *logits;
+    gem_top *top;          /* [n_logits] */
+    int n_tops, n_fetched; /* rows whose top was given, whose logits were then asked for */
     int n_runs, n_copies;
     bool fail_next;
     int32_t n_missing; /* visible positions without a page */
@@ -86,6 +89,7 @@ static gem_status fake_open(gem_backend **out, const gem_backend_options *opt, g
     for (int32_t i = 0; i < opt->n_tapes; i++)
         memset(&b->tape[i], 0xff, sizeof(b->tape[i]));
     b->logits = calloc((size_t)opt->n_logits * (size_t)opt->plan->n_vocab, sizeof(*b->logits));
+    b->top = calloc((size_t)opt->n_logits, sizeof(*b->top));
     *out = fake = b;
     return GEM_OK;
 }
@@ -99,6 +103,7 @@ static void fake_close(gem_backend *b)
     free(b->state_of);
     free(b->tape);
     free(b->logits);
+    free(b->top);
     free(b);
 }
 
@@ -191,6 +196,37 @@ static gem_status fake_run(gem_backend *b, const gem_batch *t, const float **log
     return GEM_OK;
 }
 
+/* The same by a backend that keeps logits to itself (fake_keeping_ops). */
+static inline gem_status fake_run_keeping(gem_backend *b, const gem_batch *t, const float **logits,
+                                          gem_error *err)
+{
+    gem_status st = fake_run(b, t, logits, err);
+    for (int32_t r = 0, k = 0; st == GEM_OK && r < t->n_rows; r++) {
+        if (!(t->want[r] & (GEM_WANT_LOGITS | GEM_WANT_TOP))) continue;
+        t->top[k] = NULL;
+        if (t->want[r] & GEM_WANT_TOP) {
+            b->n_tops++;
+            top_of_row(logits[k], b->opt.plan->n_vocab, &b->top[k]);
+            t->top[k] = &b->top[k];
+        }
+        if (!(t->want[r] & GEM_WANT_LOGITS)) logits[k] = NULL;
+        k++;
+    }
+    return st;
+}
+
+static inline gem_status fake_logits(gem_backend *b, int32_t k, const float **logits,
+                                     gem_error *err)
+{
+    b->n_fetched++;
+    if (b->fail_next) {
+        b->fail_next = false;
+        return gem_fail(err, GEM_E_DEVICE, "the fake backend was told to fail");
+    }
+    *logits = b->logits + (size_t)k * (size_t)b->opt.plan->n_vocab;
+    return GEM_OK;
+}
+
 static void fake_copy_page(gem_backend *b, int pool, int32_t dst, int32_t src)
 {
     b->n_copies++;
@@ -223,6 +259,15 @@ static const gem_backend_ops fake_ops = {.name = "fake",
                                          .copy_page = fake_copy_page,
                                          .stats = fake_stats,
                                          .config = fake_config};
+
+static inline const gem_backend_ops *fake_keeping_ops(void)
+{
+    static gem_backend_ops ops;
+    ops = fake_ops;
+    ops.run = fake_run_keeping;
+    ops.logits = fake_logits;
+    return &ops;
+}
 
 /* A change_plan: every other layer keeps recurrent state instead of keys and values. */
 static inline void fake_hybrid(gem_plan *p)

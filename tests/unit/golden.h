@@ -103,7 +103,7 @@ static inline void golden_run(gem_model *m, const golden *g, const uint8_t *want
             rows[i] = (gem_row){s, g->ids[at + i], !want || want[at + i]};
         if (gem_batch_run(m, rows, (size_t)k, x, &err) != GEM_OK) fail_msg("%s", err.text);
         for (int32_t i = 0; i < k; i++)
-            if (rows[i].want_logits) fn(user, at + i, x[i]);
+            if (rows[i].want) fn(user, at + i, x[i]);
     }
     gem_session_free(s);
 }

@@ -1,7 +1,8 @@
 /* The sampler's rules: order, ties, penalties, degenerate input, reproducible draws, no allocation.
  */
-#include "base/base.h"
 #include "count_malloc.h"
+#include "runtime/sampler.h"
+#include "top_of_row.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -395,6 +396,141 @@ static void test_draws_are_reproducible(void **state)
     free(x);
 }
 
+/* ---- from the largest alone ---- */
+
+/* Logits with what makes selection hard: few different values, ties across the 64th place,
+ * forbidden tokens, both zeros. */
+static float *hard_logits(int32_t n, int kind, uint32_t seed)
+{
+    float *x = random_logits(n, seed);
+    for (int32_t i = 0; i < n; i++) {
+        if (kind == 1) x[i] = floorf(x[i]);                /* some twenty values */
+        if (kind == 2) x[i] = x[i] > 0 ? 3.0f : -INFINITY; /* half are possible, all equal */
+        if (kind == 3) x[i] = i % 7 == 3 ? x[i] : -INFINITY;
+        if (kind == 4) x[i] = i % 2 ? 0.0f : -0.0f;
+        if (kind == 5) x[i] = -INFINITY;
+        if (kind == 6) x[i] *= 1e36f;
+    }
+    if (kind == 5) x[n / 2] = x[n / 3] = 1.0f; /* two are left */
+    return x;
+}
+
+static gem_sampler_options some_options(uint32_t i)
+{
+    static const float temperatures[] = {0.0f, 0.2f, 0.7f, 1.0f, 1.5f, 100.0f};
+    static const int32_t top_ks[] = {1, 2, 20, 40, 63, 64};
+    static const float top_ps[] = {1.0f, 0.95f, 0.5f, 0.01f}, min_ps[] = {0.0f, 0.05f, 0.6f};
+    gem_sampler_options o = defaults();
+    o.seed = i * 0x9e3779b9u;
+    o.temperature = temperatures[i % 6];
+    o.top_k = top_ks[i / 6 % 6];
+    o.top_p = top_ps[i / 36 % 4];
+    o.min_p = min_ps[i / 144 % 3];
+    return o;
+}
+
+/* Whatever the settings, seeds and rows: the same tokens from the top as from all logits, in one
+ * row after another, so that the generators stay in step; also when draws from both alternate. */
+static void test_top_gives_the_tokens_of_all(void **state)
+{
+    (void)state;
+    enum { KINDS = 7, SETTINGS = 432, ROWS = 6 };
+    static const int32_t sizes[] = {65, 100, 1000, 5003};
+    for (size_t v = 0; v < ARRAY_LEN(sizes); v++) {
+        int32_t n = sizes[v];
+        float *x[KINDS * ROWS];
+        gem_top top[KINDS * ROWS];
+        for (int r = 0; r < KINDS * ROWS; r++) {
+            x[r] = hard_logits(n, r % KINDS, (uint32_t)(r + 100 * (int)v));
+            top_of_row(x[r], n, &top[r]);
+        }
+        for (uint32_t i = 0; i < SETTINGS; i++) {
+            gem_sampler *all = make(n, some_options(i)), *few = make(n, some_options(i));
+            gem_sampler *turns = make(n, some_options(i));
+            assert_false(gem_sampler_needs_all(few));
+            for (int r = 0; r < KINDS * ROWS; r++) {
+                int32_t want = draw(all, x[r]), got = -1, turn = -1;
+                assert_int_equal(gem_sampler_draw_top(few, &top[r], &got, NULL), GEM_OK);
+                if (r % 2)
+                    turn = draw(turns, x[r]);
+                else
+                    assert_int_equal(gem_sampler_draw_top(turns, &top[r], &turn, NULL), GEM_OK);
+                if (got != want || turn != want)
+                    fail_msg("n %d, setting %u, row %d: %d and %d from the top, %d from all", n, i,
+                             r, got, turn, want);
+                gem_sampler_accept(all, want);
+                gem_sampler_accept(few, got);
+                gem_sampler_accept(turns, turn);
+            }
+            gem_sampler_free(all);
+            gem_sampler_free(few);
+            gem_sampler_free(turns);
+        }
+        for (int r = 0; r < KINDS * ROWS; r++)
+            free(x[r]);
+    }
+}
+
+static void test_top_refuses_what_all_refuse(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int k = 0; k < 3; k++)
+        for (int greedy = 0; greedy < 2; greedy++) {
+            gem_sampler_options o = defaults();
+            o.top_k = 40;
+            o.temperature = greedy ? 0.0f : 1.0f;
+            gem_sampler *s = make(100, o);
+            float x[100];
+            gem_top top;
+            gem_error all, few;
+            int32_t t;
+            for (int i = 0; i < 100; i++)
+                x[i] = k == 2 || i == 77 ? bad[k] : 1.0f;
+            top_of_row(x, 100, &top);
+            assert_int_equal(gem_sampler_draw(s, x, &t, &all), GEM_E_RANGE);
+            assert_int_equal(gem_sampler_draw_top(s, &top, &t, &few), GEM_E_RANGE);
+            assert_string_equal(all.text, few.text);
+            gem_sampler_free(s);
+        }
+}
+
+static bool needs_all(int32_t n, gem_sampler_options o)
+{
+    gem_sampler *s = make(n, o);
+    bool all = gem_sampler_needs_all(s);
+    gem_sampler_free(s);
+    return all;
+}
+
+static void test_who_needs_all_logits(void **state)
+{
+    (void)state;
+    gem_sampler_options o = defaults();
+    assert_false(needs_all(1000, o)); /* greedy */
+    o.temperature = 1.0f;
+    assert_true(needs_all(1000, o));
+    o.top_k = 64;
+    assert_false(needs_all(1000, o));
+    assert_true(needs_all(64, o)); /* cuts nothing off */
+    o.top_k = 65;
+    assert_true(needs_all(1000, o));
+    o.top_p = 0.9f;
+    o.top_k = 0;
+    assert_true(needs_all(1000, o));
+    o.top_p = 0.0f; /* only the best */
+    assert_false(needs_all(1000, o));
+    const gem_logit_bias b = {7, 1.0f};
+    for (int i = 0; i < 4; i++) {
+        gem_sampler_options p = defaults();
+        if (i == 0) p.repetition_penalty = 1.1f;
+        if (i == 1) p.presence_penalty = 0.1f;
+        if (i == 2) p.frequency_penalty = -0.1f;
+        if (i == 3) p.logit_bias = &b, p.n_logit_bias = 1;
+        assert_true(needs_all(1000, p));
+    }
+}
+
 static void test_draw_allocates_nothing(void **state)
 {
     (void)state;
@@ -438,6 +574,9 @@ int main(void)
         cmocka_unit_test(test_frequencies),
         cmocka_unit_test(test_top_k_is_exact),
         cmocka_unit_test(test_draws_are_reproducible),
+        cmocka_unit_test(test_top_gives_the_tokens_of_all),
+        cmocka_unit_test(test_top_refuses_what_all_refuse),
+        cmocka_unit_test(test_who_needs_all_logits),
         cmocka_unit_test(test_draw_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,19 +12,24 @@
 
 enum { MAX_CTX = 2048 };
 
-static gem_model *open_tiny(const gem_model_options *o, int32_t n_logits)
+static gem_model *open_on(const gem_backend_ops *ops, const gem_model_options *o, int32_t n_logits)
 {
     tiny t = tiny_gemma3();
     char path[128];
     gem_model *m;
     gem_error err = {0};
-    const gem_engine_options e = {.n_logits = n_logits, .ops = &fake_ops};
+    const gem_engine_options e = {.n_logits = n_logits, .ops = ops};
     t.tokenizer = true;
     if (!tiny_write(&t, tiny_path(path, "session"))) fail();
     gem_status st = gem_model_open_engine(&m, path, o, &e, &err);
     unlink(path);
     if (st != GEM_OK) fail_msg("%s", err.text);
     return m;
+}
+
+static gem_model *open_tiny(const gem_model_options *o, int32_t n_logits)
+{
+    return open_on(&fake_ops, o, n_logits);
 }
 
 static gem_session *new_session(gem_model *m)
@@ -198,7 +203,7 @@ static void test_batch_of_several_sessions(void **state)
         }
         if (gem_batch_run(m, rows, (size_t)n, x, &err) != GEM_OK) fail_msg("%s", err.text);
         for (int32_t r = 0; r < n; r++) {
-            if (rows[r].want_logits)
+            if (rows[r].want)
                 expect_logits(m, history[owner[r]], behind[r], x[r]);
             else
                 assert_null(x[r]);
@@ -230,7 +235,7 @@ static void test_a_batch_is_all_or_nothing(void **state)
     rows[2].session = a;
     assert_int_equal(gem_batch_run(m, rows, 3, x, &err), GEM_E_RANGE);
     rows[2].token = 3;
-    rows[1].want_logits = true; /* three, two are had */
+    rows[1].want = GEM_ROW_LOGITS; /* three, two are had */
     assert_int_equal(gem_batch_run(m, rows, 3, x, &err), GEM_E_ARG);
     rows[1].session = foreign;
     assert_int_equal(gem_batch_run(m, rows, 3, x, &err), GEM_E_ARG);
@@ -269,6 +274,102 @@ static void test_want_flags_of_one_session(void **state)
     for (int32_t i = 0; i < 64; i++)
         expect_logits(m, tokens, i + 1, x[i]);
     gem_session_free(s);
+    close_clean(m);
+}
+
+/* A backend that keeps logits gives the tops of the rows that will be drawn from, all logits where
+ * they are asked for, then or later; the tokens are those of a backend that hands out all. */
+static void test_draws_where_logits_are(void **state)
+{
+    (void)state;
+    const gem_model_options o = {.n_ctx = 400, .n_batch = 8, .n_sessions = 3};
+    gem_model *m[2] = {open_on(&fake_ops, &o, 8), open_on(fake_keeping_ops(), &o, 8)};
+    gem_session *s[2][3];
+    gem_sampler *sampler[2][3];
+    gem_error err;
+    int32_t history[3][300], drawn[2][3], fetched = 0, tops = 0;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 3; i++) { /* greedy, from the forty best, from all */
+            gem_sampler_options so;
+            gem_sampler_defaults(&so);
+            so.temperature = i ? 0.9f : 0.0f;
+            so.top_k = i == 1 ? 40 : 0;
+            so.seed = 5;
+            assert_int_equal(gem_sampler_new(&sampler[k][i], 300, &so, &err), GEM_OK);
+            s[k][i] = new_session(m[k]);
+            drawn[k][i] = 3 + i;
+        }
+    for (int32_t step = 0; step < 250; step++) {
+        bool ask = step % 5 == 4; /* for the logits of the last, beforehand */
+        for (int k = 0; k < 2; k++) {
+            const float *x[3];
+            gem_row row[3];
+            for (int i = 0; i < 3; i++) {
+                history[i][step] = drawn[k][i];
+                row[i] =
+                    (gem_row){s[k][i], drawn[k][i], ask && i == 2 ? GEM_ROW_LOGITS : GEM_ROW_DRAW};
+            }
+            assert_int_equal(gem_batch_run(m[k], row, 3, x, &err), GEM_OK);
+            assert_true(!x[0] && !x[1] && (x[2] != NULL) == ask);
+            if (ask) expect_logits(m[k], history[2], step + 1, x[2]);
+            for (int i = 0; i < 3; i++)
+                if (gem_session_draw(s[k][i], sampler[k][i], &drawn[k][i], &err) != GEM_OK)
+                    fail_msg("%s", err.text);
+            if (step % 50 == 7) { /* all of a row that gave its top */
+                assert_int_equal(gem_session_logits(s[k][1], &x[1], &err), GEM_OK);
+                expect_logits(m[k], history[1], step + 1, x[1]);
+                fetched += k;
+            }
+        }
+        fetched += !ask;
+        tops += 3 - ask;
+        assert_memory_equal(drawn[0], drawn[1], sizeof(drawn[0]));
+    }
+    assert_int_equal(fake->n_fetched, fetched);
+    assert_int_equal(fake->n_tops, tops);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 3; i++) {
+            gem_sampler_free(sampler[k][i]);
+            gem_session_free(s[k][i]);
+        }
+    close_clean(m[0]);
+    close_clean(m[1]);
+}
+
+static void test_draws_of_another_run_are_refused(void **state)
+{
+    (void)state;
+    const gem_model_options o = {.n_ctx = 100, .n_batch = 8, .n_sessions = 2};
+    gem_model *m = open_on(fake_keeping_ops(), &o, 8);
+    gem_session *a = new_session(m), *b = new_session(m);
+    gem_sampler *greedy;
+    gem_sampler_options so;
+    const float *x;
+    gem_error err;
+    int32_t token;
+    const int32_t tokens[3] = {5, 6, 7};
+    gem_sampler_defaults(&so);
+    assert_int_equal(gem_sampler_new(&greedy, 300, &so, &err), GEM_OK);
+    assert_int_equal(gem_session_draw(a, greedy, &token, &err), GEM_E_RANGE); /* nothing has run */
+    assert_int_equal(gem_session_prefill(a, tokens, 3, NULL, NULL, NULL, &err), GEM_OK);
+    assert_int_equal(gem_session_draw(b, greedy, &token, &err), GEM_E_RANGE);
+    assert_int_equal(gem_session_draw(a, greedy, &token, &err), GEM_OK);
+    assert_int_equal(gem_session_logits(a, &x, &err), GEM_OK);
+    expect_logits(m, tokens, 3, x);
+    assert_int_equal(gem_session_decode(b, 5, NULL, &err), GEM_OK);
+    assert_int_equal(gem_session_draw(a, greedy, &token, &err), GEM_E_RANGE);
+    assert_non_null(strstr(err.text, "no logits of this session"));
+    assert_int_equal(gem_session_draw(b, greedy, &token, &err), GEM_OK);
+    fake->fail_next = true;
+    assert_int_equal(gem_session_logits(b, &x, &err), GEM_E_DEVICE);
+    assert_null(x);
+    gem_row row = {b, 6, GEM_ROW_NONE};
+    assert_int_equal(gem_batch_run(m, &row, 1, &x, &err), GEM_OK);
+    assert_null(x);
+    assert_int_equal(gem_session_draw(b, greedy, &token, &err), GEM_E_RANGE);
+    gem_sampler_free(greedy);
+    gem_session_free(a);
+    gem_session_free(b);
     close_clean(m);
 }
 
@@ -440,7 +541,8 @@ static void test_config_names_what_runs(void **state)
     uint64_t page = 2 * 64 * 32;
     assert_int_equal(json_integer_value(json_object_get(kv, "bytes")),
                      5 * page * 2 + 6 * (4 + 2 + 1) * page * 4);
-    /* a full context of 256 without pages: one layer of all of it in f16, six of their window in f32 */
+    /* a full context of 256 without pages: one layer of all of it in f16, six of their window in
+     * f32 */
     json_t *layers = json_object_get(kv, "layers"), *sliding = json_array_get(layers, 0);
     json_int_t window = json_integer_value(json_object_get(sliding, "window"));
     assert_int_equal(json_array_size(layers), 2);
@@ -593,6 +695,8 @@ int main(void)
         cmocka_unit_test(test_batch_of_several_sessions),
         cmocka_unit_test(test_a_batch_is_all_or_nothing),
         cmocka_unit_test(test_want_flags_of_one_session),
+        cmocka_unit_test(test_draws_where_logits_are),
+        cmocka_unit_test(test_draws_of_another_run_are_refused),
         cmocka_unit_test(test_device_failure),
         cmocka_unit_test(test_sessions_are_limited),
         cmocka_unit_test(test_ways_back),

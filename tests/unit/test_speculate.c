@@ -106,6 +106,17 @@ static void test_recurrent_layers(void **state)
     gem_model_close(m);
 }
 
+/* Over a backend that keeps logits: rounds drawn from the tops of their rows, or from all. */
+static void test_logits_that_stay(void **state)
+{
+    (void)state;
+    gem_model *m = open_model(tiny_gemma3(), fake_keeping_ops(), NULL);
+    check_model(m, 100, 10);
+    assert_true(fake->n_tops > 100);
+    assert_int_equal(fake->n_fetched, 0);
+    gem_model_close(m);
+}
+
 /* Rounds never run a token twice: rows are the guesses and one a round. */
 static void test_a_round_costs_its_rows(void **state)
 {
@@ -326,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windowed_layers),
         cmocka_unit_test(test_recurrent_layers),
+        cmocka_unit_test(test_logits_that_stay),
         cmocka_unit_test(test_a_round_costs_its_rows),
         cmocka_unit_test(test_small_models),
         cmocka_unit_test(test_small_hybrid),

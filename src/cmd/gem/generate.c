@@ -186,7 +186,7 @@ typedef struct drawn {
 static gem_status draw_next(generator *g, gem_sampler *sampler, int32_t last, int32_t max, drawn *d,
                             generate_stats *stats, gem_error *err)
 {
-    const float *logits;
+    const float *all;
     uint64_t start = gem_now_ns();
     gem_status st;
     d->at = d->n = 0;
@@ -194,9 +194,10 @@ static gem_status draw_next(generator *g, gem_sampler *sampler, int32_t last, in
         st = gem_speculate(g->speculator, sampler, last, max < 0 ? INT32_MAX : max, d->token, &d->n,
                            err);
     } else {
-        st = gem_session_decode(g->session, last, &logits, err);
+        st =
+            gem_session_decode(g->session, last, gem_sampler_needs_all(sampler) ? &all : NULL, err);
         stats->decode_ns += gem_now_ns() - start;
-        if (st == GEM_OK) st = gem_sampler_draw(sampler, logits, &d->token[0], err);
+        if (st == GEM_OK) st = gem_session_draw(g->session, sampler, &d->token[0], err);
         if (st == GEM_OK) d->n = 1;
         if (st == GEM_OK && !gem_token_is_end(g->model, d->token[0]))
             gem_sampler_accept(sampler, d->token[0]);
@@ -209,10 +210,9 @@ static gem_status draw_next(generator *g, gem_sampler *sampler, int32_t last, in
 }
 
 /* The first token, from the prompt's logits, and where the rounds start. */
-static gem_status draw_first(generator *g, gem_sampler *sampler, const float *logits, drawn *d,
-                             gem_error *err)
+static gem_status draw_first(generator *g, gem_sampler *sampler, drawn *d, gem_error *err)
 {
-    gem_status st = gem_sampler_draw(sampler, logits, &d->token[0], err);
+    gem_status st = gem_session_draw(g->session, sampler, &d->token[0], err);
     d->at = 0;
     d->n = 1;
     if (st == GEM_OK && !gem_token_is_end(g->model, d->token[0]))
@@ -225,7 +225,7 @@ static gem_status draw_first(generator *g, gem_sampler *sampler, const float *lo
 gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *tokens, size_t n,
                     int32_t max, generate_stats *stats, gem_error *err)
 {
-    const float *logits = NULL;
+    const float *all;
     gem_sampler *sampler = NULL;
     gem_model_info info;
     drawn d;
@@ -235,7 +235,8 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
     gem_model_get_info(g->model, &info);
     uint64_t start = gem_now_ns();
     gem_status st = gem_sampler_new(&sampler, info.n_vocab, so, err);
-    if (st == GEM_OK) st = prefill(g, tokens, n, &logits, stats, err);
+    if (st == GEM_OK)
+        st = prefill(g, tokens, n, gem_sampler_needs_all(sampler) ? &all : NULL, stats, err);
     if (st == GEM_E_CANCELLED) {
         stats->finish = FINISH_INTERRUPTED;
         st = GEM_OK;
@@ -244,7 +245,7 @@ gem_status generate(generator *g, const gem_sampler_options *so, const int32_t *
     for (size_t i = 0; st == GEM_OK && i < n; i++)
         gem_sampler_accept(sampler, tokens[i]);
     stats->finish = FINISH_LENGTH;
-    if (st == GEM_OK && max != 0) st = draw_first(g, sampler, logits, &d, err);
+    if (st == GEM_OK && max != 0) st = draw_first(g, sampler, &d, err);
     if (st == GEM_OK) stats->first_ns = gem_now_ns() - start;
     while (st == GEM_OK && max != 0) {
         int32_t token = d.token[d.at++];
