@@ -4,8 +4,8 @@
 #ifndef GEM_CUDA_ATTEND_FLASH_CUH
 #define GEM_CUDA_ATTEND_FLASH_CUH
 
-#include "backend/cuda/mma.cuh"
 #include "backend/cuda/parts.cuh"
+#include "backend/cuda/ptx.cuh"
 
 namespace flash_parts
 {
@@ -59,7 +59,7 @@ template <int HD> __device__ inline void expect_tile(const float *src, int tid)
 {
 #pragma unroll
     for (int i = tid; i < KEYS * HD / 32; i += THREADS)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(src + 32 * i));
+        prefetch_l2(src + 32 * i);
 }
 
 /* The queries of a block as f16 rows of shared memory; zeros where there is no row. */
@@ -83,7 +83,7 @@ __device__ inline void load_queries(uint8_t *qs, const gem_cuda_queries &q, int6
 
 __device__ inline void pair_sync(int group) /* the two warps of a row group */
 {
-    asm volatile("bar.sync %0, 64;" ::"r"(group + 1) : "memory");
+    bar_sync(group + 1, 64);
 }
 
 } // namespace flash_parts

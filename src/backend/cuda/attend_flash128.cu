@@ -19,7 +19,7 @@ enum { STEP = 2 * KEYS };
 template <class E, int HD>
 __global__ void __launch_bounds__(THREADS, HD > 128 ? 1 : 2) flash128(args a)
 {
-    extern __shared__ __align__(1024) uint8_t smem[];
+    DYNAMIC_SHARED(uint8_t, smem, 1024);
     uint8_t *qs = smem, *slot[2] = {qs + ROWS * HD * 2, qs + ROWS * HD * 2 + KEYS * HD * 2};
     uint8_t *ps = slot[1] + KEYS * HD * 2;        /* [64][128] f16 */
     float *red = (float *)(ps + ROWS * STEP * 2); /* [2][64] */
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(THREADS, HD > 128 ? 1 : 2) flash128(args a)
     const auto load = [&](int to, int32_t page, bool values) {
         if (sizeof(E) == sizeof(float) && page + 1 < last)
             expect_tile<HD>(source(page + 2, values), tid);
-        if (page <= last) load_tile<HD>(smem_u32(slot[to]), slot[to], source(page, values), tid);
+        if (page <= last) load_tile<HD>(shared_at(slot[to]), slot[to], source(page, values), tid);
         copy_commit();
     };
     load(0, first, false);
@@ -75,10 +75,10 @@ __global__ void __launch_bounds__(THREADS, HD > 128 ? 1 : 2) flash128(args a)
 #pragma unroll 4
         for (int kk = 0; kk < HD / 16; kk++) {
             uint32_t q[4], k0[4], k1[4];
-            ldmatrix4(q, smem_u32(qs + at_chunk(HD, rg * 16 + lane % 16, 2 * kk + lane / 16)));
+            ldmatrix4(q, shared_at(qs + at_chunk(HD, rg * 16 + lane % 16, 2 * kk + lane / 16)));
             int key = half * 32 + lane / 16 * 8 + lane % 8, c = 2 * kk + lane / 8 % 2;
-            ldmatrix4(k0, smem_u32(slot[which] + at_page(key, c)));
-            ldmatrix4(k1, smem_u32(slot[which] + at_page(key + 16, c)));
+            ldmatrix4(k0, shared_at(slot[which] + at_page(key, c)));
+            ldmatrix4(k1, shared_at(slot[which] + at_page(key + 16, c)));
             mma16816(x[0], q, k0[0], k0[1]);
             mma16816(x[1], q, k0[2], k0[3]);
             mma16816(x[2], q, k1[0], k1[1]);
@@ -97,13 +97,13 @@ __global__ void __launch_bounds__(THREADS, HD > 128 ? 1 : 2) flash128(args a)
 #pragma unroll
         for (int kk = 0; kk < KEYS / 16; kk++) {
             uint32_t p[4];
-            ldmatrix4(p, smem_u32(ps + at_chunk(STEP, rg * 16 + lane % 16,
-                                                which * 8 + 2 * kk + lane / 16)));
+            ldmatrix4(p, shared_at(ps + at_chunk(STEP, rg * 16 + lane % 16,
+                                                 which * 8 + 2 * kk + lane / 16)));
 #pragma unroll
             for (int i = 0; i < TILES; i += 2) {
                 uint32_t v[4];
                 int key = kk * 16 + lane % 16, c = half * (HD / 16) + i + lane / 16;
-                ldmatrix4_trans(v, smem_u32(slot[which] + at_page(key, c)));
+                ldmatrix4_trans(v, shared_at(slot[which] + at_page(key, c)));
                 mma16816(o[i], p, v[0], v[1]);
                 mma16816(o[i + 1], p, v[2], v[3]);
             }

@@ -16,7 +16,7 @@
  * the one behind it. Bound: memory, 4 bytes of keys and values a position and dim. Figures:
  * docs/cuda.md. */
 #include "backend/cuda/heads.cuh"
-#include "backend/cuda/mma.cuh"
+#include "backend/cuda/ptx.cuh"
 #include "backend/cuda/ring.cuh"
 
 namespace
@@ -29,13 +29,6 @@ static_assert(WARPS * QUERIES == 32, "a warp weighs what each warp has of each q
 __device__ inline uint32_t tile_at(int row, int c)
 {
     return (uint32_t)((c >> 3) * (TILE * 128) + row * 128 + (((c ^ row) & 7) << 4));
-}
-
-__device__ inline uint32_t turned(uint32_t x)
-{
-    uint32_t y;
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-    return y;
 }
 
 /* Queries as f16 in shared memory, rows apart by this: no bank is hit twice. */
@@ -101,12 +94,12 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
     attend_mma(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, gem_cuda_qkv raw,
                int32_t max_splits, float *partial, int64_t partial_ld, int32_t *turn)
 {
-    extern __shared__ __align__(128) uint8_t smem[];
-    __shared__ bool is_last;
-    __shared__ float stat[2][WARPS][QUERIES]; /* maximum and sum of each warp */
-    __shared__ float both[3][QUERIES];        /* maximum, sum, its inverse */
-    __shared__ int32_t spares[WARPS];
-    __shared__ __align__(8) uint64_t bars[WARPS][SLOTS];
+    DYNAMIC_SHARED(uint8_t, smem, 128);
+    SHARED(bool, is_last);
+    SHARED(float[2][WARPS][QUERIES], stat); /* maximum and sum of each warp */
+    SHARED(float[3][QUERIES], both);        /* maximum, sum, its inverse */
+    SHARED(int32_t[WARPS], spares);
+    SHARED(uint64_t[WARPS][SLOTS], bars);
     constexpr int BYTES = TILE * HD * 2, TILES = HD / 16;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int group = q.n_heads / kv.n_kv_heads, groups = (group + QUERIES - 1) / QUERIES;
@@ -192,7 +185,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
             for (int c = 0; c < HD / 64; c++)
                 fetch_lanes(ring + issued % SLOTS * BYTES + c * (TILE * 128),
                             source(issued - base) + c * (64 * GEM_PAGE), TILE * 128, lane);
-        commit();
+        copy_commit();
         issued++;
     };
     const auto fill = [&](int32_t slots) {
@@ -349,7 +342,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
                     o[j][2] *= fade[0], o[j][3] *= fade[1];
                 }
             __half2 h0v = __floats2half2_rn(v[0], v[1]), h1v = __floats2half2_rn(v[2], v[3]);
-            const uint32_t b0 = turned(*(uint32_t *)&h0v), b1 = turned(*(uint32_t *)&h1v);
+            const uint32_t b0 = movmatrix(*(uint32_t *)&h0v), b1 = movmatrix(*(uint32_t *)&h1v);
             spent.end(1);
             await_load(2 * i + 1);
             bring(i, 2 * i + 1, own_v);
@@ -435,9 +428,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
             }
         }
         if (ALONE || which == behind) break;
-#if __CUDA_ARCH__ >= 900
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* copies come over this */
-#endif
+        fence_async(); /* copies come over this */
         __syncthreads();
         fill(SLOTS);
     }
@@ -446,11 +437,8 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
      * order what all threads wrote and will read. */
     __syncthreads();
     if (threadIdx.x == 0) {
-        int32_t *mine = turn + r * gridDim.x + blockIdx.x, before;
-        asm volatile("atom.add.acq_rel.gpu.s32 %0, [%1], %2;"
-                     : "=r"(before)
-                     : "l"(mine), "r"(n_parts)
-                     : "memory");
+        int32_t *mine = turn + r * gridDim.x + blockIdx.x;
+        const int32_t before = add_acquire_release(mine, n_parts);
         is_last = before == p.n - n_parts;
         if (is_last) *mine = 0; /* for the next launch */
     }

@@ -54,8 +54,8 @@ template <class E>
 __global__ void __launch_bounds__(APPEND_THREADS)
     append(gem_cuda_qkv a, gem_cuda_kv kv, gem_cuda_rows rows)
 {
-    __shared__ float4 x4[APPEND_THREADS];
-    __shared__ float shared[2 * APPEND_THREADS / 32];
+    SHARED(float4[APPEND_THREADS], x4);
+    SHARED(float[2 * APPEND_THREADS / 32], shared);
     const float4 zero = make_float4(0, 0, 0, 0), one = make_float4(1, 1, 1, 1);
     const int hd = kv.head_dim, h = blockIdx.x, i = 4 * threadIdx.x;
     const int64_t r = blockIdx.y;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(THREADS)
     attend(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
            float *partial, int64_t partial_ld)
 {
-    extern __shared__ __align__(16) float smem[];
+    DYNAMIC_SHARED(float, smem, 16);
     constexpr int N = pack<E>::N;
     const int hd = kv.head_dim, group = q.n_heads / kv.n_kv_heads, groups = (group + G - 1) / G;
     const int head = blockIdx.y / groups, h0 = head * group + (blockIdx.y % groups) * G;
@@ -289,8 +289,8 @@ __global__ void __launch_bounds__(MERGE_THREADS)
     merge(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, int32_t max_splits,
           const float *partial, int64_t partial_ld, bool whole_done)
 {
-    __shared__ float weight[GEM_CUDA_MAX_SPLITS + 1];
-    __shared__ float4 sums[MERGE_THREADS];
+    SHARED(float[GEM_CUDA_MAX_SPLITS + 1], weight);
+    SHARED(float4[MERGE_THREADS], sums);
     const int hd = kv.head_dim, quads = hd / 4, shares = MERGE_THREADS / quads;
     const int lane = threadIdx.x % 32, share = threadIdx.x / quads, d = threadIdx.x % quads * 4;
     const int64_t r = blockIdx.y, h = blockIdx.x;

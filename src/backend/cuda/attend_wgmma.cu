@@ -53,7 +53,7 @@ __device__ void produce(const args &a, int32_t first, int32_t last, uint32_t ks,
 __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    extern __shared__ __align__(1024) uint8_t smem[];
+    DYNAMIC_SHARED(uint8_t, smem, 1024);
     const int tid = threadIdx.x, lane = tid % 32, g = lane / 4, t = lane % 4;
     const int warp = __shfl_sync(~0u, tid / 32, 0); /* known to be one number a warp */
     const int wg = warp / 4, head = blockIdx.y, group = a.q.n_heads / a.kv.n_kv_heads;
@@ -77,11 +77,11 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
     }
     __syncthreads();
     if (warp >= 8) { /* registers go to those who multiply */
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        registers_down<24>();
         if (tid == 256) produce(a, first, last, ks, vs, bars, table);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    registers_up<240>();
 
     for (int i = tid; i < ROWS * HD / 8; i += 256) {
         const int r = i / (HD / 8), c = i % (HD / 8);
@@ -95,7 +95,8 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wgmma(args a)
         }
         *(uint4 *)(smem + c / 8 * (ROWS * 128) + r * 128 + (((c ^ r) & 7) << 4)) = *(uint4 *)h;
     }
-    asm volatile("fence.proxy.async.shared::cta;\nbar.sync 1, 256;" ::: "memory");
+    fence_async();
+    bar_sync(1, 256);
 
     const int row0 = 64 * wg, rank = warp % 4;
     int32_t pos[2]; /* of this lane's rows; -1: no row */

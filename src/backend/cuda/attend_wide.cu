@@ -48,14 +48,14 @@ __device__ void produce(const args &a, int32_t first, int32_t last, uint32_t bas
 }
 __device__ inline void both_groups()
 {
-    asm volatile("bar.sync 1, 256;" ::: "memory");
+    bar_sync(1, 256);
 }
 #endif
 
 __global__ void __launch_bounds__(THREADS, 1) attend_wide(args a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    extern __shared__ __align__(1024) uint8_t smem[];
+    DYNAMIC_SHARED(uint8_t, smem, 1024);
     const int tid = threadIdx.x, lane = tid % 32, g = lane / 4, t = lane % 4;
     const int warp = __shfl_sync(~0u, tid / 32, 0); /* known to be one number a warp */
     const int wg = warp / 4, rank = warp % 4;
@@ -82,11 +82,11 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wide(args a)
     }
     __syncthreads();
     if (warp >= 8) { /* registers go to those who multiply */
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        registers_down<24>();
         if (tid == 256) produce(a, first, last, base, table);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    registers_up<240>();
 
     for (int i = tid; i < ROWS * HD / 8; i += 256) {
         const int r = i / (HD / 8), c = i % (HD / 8);
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wide(args a)
         }
         *(uint4 *)(smem + c / 8 * (ROWS * 128) + r * 128 + (((c ^ r) & 7) << 4)) = *(uint4 *)h;
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_async();
     both_groups();
 
     int32_t pos[2]; /* of this lane's rows; -1: no row */
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(THREADS, 1) attend_wide(args a)
             }
             l[u] = fmaf(l[u], fade[u], sum);
         }
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        fence_async();
         both_groups();
         if (__any_sync(~0u, fade[0] != 1.0f || fade[1] != 1.0f))
 #pragma unroll

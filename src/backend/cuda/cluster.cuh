@@ -8,9 +8,7 @@
 __device__ inline void cluster_meet()
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
+    cluster_sync();
 #endif
 }
 
@@ -29,15 +27,7 @@ __device__ inline void gifts_expected(uint64_t *bar, uint32_t bytes)
 __device__ inline void give(float4 *to, uint64_t *bar, int rank, float4 x)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("{\n"
-                 ".reg .b32 there, signal;\n"
-                 "mapa.shared::cluster.u32 there, %0, %2;\n"
-                 "mapa.shared::cluster.u32 signal, %1, %2;\n"
-                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], "
-                 "{%3, %4, %5, %6}, [signal];\n"
-                 "}" ::"r"(shared_at(to)),
-                 "r"(shared_at(bar)), "r"(rank), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w)
-                 : "memory");
+    store_async(to, bar, rank, x);
 #else
     *to = x;
 #endif
@@ -47,11 +37,7 @@ __device__ inline void give(float4 *to, uint64_t *bar, int rank, float4 x)
 __device__ inline void give(float *to, int rank, float x)
 {
 #if __CUDA_ARCH__ >= 900
-    uint32_t there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(there)
-                 : "r"(shared_at(to)), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+    store_cluster(to, rank, x);
 #else
     *to = x;
 #endif

@@ -12,7 +12,7 @@
  * last three under a fixed 2^-4, so that values up to a million pass. States, tapes and b as the
  * row by row form leaves them; bits differ from it. A chunk's bits depend on its rows and the state
  * before it alone. Bound: latency; bytes: 80 KB a chunk and CTA, most of them from L2. */
-#include "backend/cuda/mma.cuh"
+#include "backend/cuda/ptx.cuh"
 #include "backend/cuda/recurrent.cuh"
 
 namespace
@@ -108,7 +108,7 @@ __device__ inline void invert(const float *a, float *x, int col, int from)
 /* grid: V head, whole chunk of the run */
 template <int HD> __global__ void __launch_bounds__(PREPARE_CTA) prepare(delta_args d, int32_t most)
 {
-    extern __shared__ __align__(128) uint8_t smem[];
+    DYNAMIC_SHARED(uint8_t, smem, 128);
     uint8_t *keys = smem, *queries = smem + CHUNK * HD * 2;
     float *x = (float *)smem; /* T, when keys and queries have been multiplied */
     uint8_t *ps = smem + CHUNK * CHUNK * 4;
@@ -164,14 +164,14 @@ template <int HD> __global__ void __launch_bounds__(PREPARE_CTA) prepare(delta_a
 #pragma unroll 2
     for (int k = 0; k < HD / 16; k++) {
         uint32_t xk[4], xq[4];
-        ldmatrix4(xk, smem_u32(keys + at_row<HD>(16 * warp + lane % 16, 2 * k + lane / 16)));
-        ldmatrix4(xq, smem_u32(queries + at_row<HD>(16 * warp + lane % 16, 2 * k + lane / 16)));
+        ldmatrix4(xk, shared_at(keys + at_row<HD>(16 * warp + lane % 16, 2 * k + lane / 16)));
+        ldmatrix4(xq, shared_at(queries + at_row<HD>(16 * warp + lane % 16, 2 * k + lane / 16)));
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             if (j > warp) continue;
             uint32_t y[4];
-            ldmatrix4(y, smem_u32(keys + at_row<HD>(16 * j + lane / 16 * 8 + lane % 8,
-                                                    2 * k + lane / 8 % 2)));
+            ldmatrix4(y, shared_at(keys + at_row<HD>(16 * j + lane / 16 * 8 + lane % 8,
+                                                     2 * k + lane / 8 % 2)));
             mma16816(kk[2 * j], xk, y[0], y[1]);
             mma16816(kk[2 * j + 1], xk, y[2], y[3]);
             mma16816(qk[2 * j], xq, y[0], y[1]);
@@ -231,9 +231,9 @@ __device__ inline void square_times(float acc[4][4], const uint8_t *a, int row0,
 #pragma unroll 1
     for (int k = 0; k < steps; k++) {
         uint32_t x[4], y0[4], y1[4];
-        ldmatrix4(x, smem_u32(a + at_row<CHUNK>(row0 + lane % 16, 2 * k + lane / 16)));
-        ldmatrix4_trans(y0, smem_u32(b + at_row<WIDE>(16 * k + lane % 16, at + lane / 16)));
-        ldmatrix4_trans(y1, smem_u32(b + at_row<WIDE>(16 * k + lane % 16, at + 2 + lane / 16)));
+        ldmatrix4(x, shared_at(a + at_row<CHUNK>(row0 + lane % 16, 2 * k + lane / 16)));
+        ldmatrix4_trans(y0, shared_at(b + at_row<WIDE>(16 * k + lane % 16, at + lane / 16)));
+        ldmatrix4_trans(y1, shared_at(b + at_row<WIDE>(16 * k + lane % 16, at + 2 + lane / 16)));
         mma16816(acc[0], x, y0[0], y0[1]);
         mma16816(acc[1], x, y0[2], y0[3]);
         mma16816(acc[2], x, y1[0], y1[1]);
@@ -244,7 +244,7 @@ __device__ inline void square_times(float acc[4][4], const uint8_t *a, int row0,
 /* grid: V head, 64 of its columns, sequence */
 template <int HD> __global__ void __launch_bounds__(SCAN_CTA, 1) scan(delta_args d, int32_t most)
 {
-    extern __shared__ __align__(128) uint8_t smem[];
+    DYNAMIC_SHARED(uint8_t, smem, 128);
     constexpr int STAGE = stage_bytes(HD), DIMS = HD / 64; /* m16 tiles of state a warp */
     constexpr float DOWN = 0.0625f, UP = 16.0f;
     uint8_t *state = smem + 2 * STAGE, *right = state + HD * WIDE * 2, *ns = right + NARROW,
@@ -270,7 +270,7 @@ template <int HD> __global__ void __launch_bounds__(SCAN_CTA, 1) scan(delta_args
 
     const auto load = [&](int i) {
         if (i < whole.n) {
-            const uint32_t to = smem_u32(smem + i % 2 * STAGE);
+            const uint32_t to = shared_at(smem + i % 2 * STAGE);
             const scratch from(c, before + i, most, kh, h);
             for (int j = tid; j < kq_bytes(HD) / 16; j += SCAN_CTA)
                 copy16(to + 16 * j, from.kq + 16 * j, true);
@@ -326,11 +326,12 @@ template <int HD> __global__ void __launch_bounds__(SCAN_CTA, 1) scan(delta_args
 #pragma unroll 4
         for (int k = 0; k < HD / 16; k++) {
             uint32_t xk[4], xq[4], y0[4], y1[4];
-            ldmatrix4(xk, smem_u32(keys + at_row<HD>(16 * rows + lane % 16, 2 * k + lane / 16)));
-            ldmatrix4(xq, smem_u32(queries + at_row<HD>(16 * rows + lane % 16, 2 * k + lane / 16)));
+            ldmatrix4(xk, shared_at(keys + at_row<HD>(16 * rows + lane % 16, 2 * k + lane / 16)));
+            ldmatrix4(xq,
+                      shared_at(queries + at_row<HD>(16 * rows + lane % 16, 2 * k + lane / 16)));
             const int r = 16 * k + lane % 16, at = 4 * cols + lane / 16;
-            ldmatrix4_trans(y0, smem_u32(state + at_row<WIDE>(r, at)));
-            ldmatrix4_trans(y1, smem_u32(state + at_row<WIDE>(r, at + 2)));
+            ldmatrix4_trans(y0, shared_at(state + at_row<WIDE>(r, at)));
+            ldmatrix4_trans(y1, shared_at(state + at_row<WIDE>(r, at + 2)));
             mma16816(ks[0], xk, y0[0], y0[1]), mma16816(ks[1], xk, y0[2], y0[3]);
             mma16816(ks[2], xk, y1[0], y1[1]), mma16816(ks[3], xk, y1[2], y1[3]);
             mma16816(qs[0], xq, y0[0], y0[1]), mma16816(qs[1], xq, y0[2], y0[3]);
@@ -394,14 +395,14 @@ template <int HD> __global__ void __launch_bounds__(SCAN_CTA, 1) scan(delta_args
         for (int k = 0; k < CHUNK / 16; k++) {
             uint32_t y0[4], y1[4];
             const int r = 16 * k + lane % 16, at = 4 * cols + lane / 16;
-            ldmatrix4_trans(y0, smem_u32(ws + at_row<WIDE>(r, at)));
-            ldmatrix4_trans(y1, smem_u32(ws + at_row<WIDE>(r, at + 2)));
+            ldmatrix4_trans(y0, shared_at(ws + at_row<WIDE>(r, at)));
+            ldmatrix4_trans(y1, shared_at(ws + at_row<WIDE>(r, at + 2)));
 #pragma unroll
             for (int m = 0; m < DIMS; m++) {
                 uint32_t x[4]; /* of keys turned: dims are the rows */
                 ldmatrix4_trans(x,
-                                smem_u32(keys + at_row<HD>(16 * k + lane / 16 * 8 + lane % 8,
-                                                           2 * (DIMS * rows + m) + lane / 8 % 2)));
+                                shared_at(keys + at_row<HD>(16 * k + lane / 16 * 8 + lane % 8,
+                                                            2 * (DIMS * rows + m) + lane / 8 % 2)));
                 mma16816(s[m][0], x, y0[0], y0[1]), mma16816(s[m][1], x, y0[2], y0[3]);
                 mma16816(s[m][2], x, y1[0], y1[1]), mma16816(s[m][3], x, y1[2], y1[3]);
             }

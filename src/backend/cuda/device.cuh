@@ -4,25 +4,7 @@
 #define GEM_CUDA_DEVICE_CUH
 
 #include "backend/cuda/cuda.h"
-
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-/* First statement of every kernel. The next kernel may be placed at once (it waits itself); nothing
- * that an earlier kernel wrote is touched before the wait returns, and nothing is written before it
- * either, so that completion stays transitive along the stream. */
-__device__ inline void dependents_go()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-__device__ inline void dependency_wait()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
+#include "backend/cuda/ptx.cuh"
 
 /* cluster: CTAs along x that make one, on devices that have clusters */
 template <class... P, class... A>

@@ -126,30 +126,12 @@ struct target {
     }
 };
 
-/* x is loaded here. */
-template <class X> __device__ inline void touch(const X *x)
-{
-    asm volatile("" ::"l"(x));
-}
-__device__ inline void touch(int64_t x)
-{
-    asm volatile("" ::"l"(x));
-}
-__device__ inline void touch(int32_t x)
-{
-    asm volatile("" ::"r"(x));
-}
-__device__ inline void touch(float x)
-{
-    asm volatile("" ::"f"(x));
-}
-
 /* N: columns that differ, 1 or 8; FROM: of gated rows as of rows, of runs as of packed rows: a
  * layer's products are one kernel, whose code may still be near */
 template <int T, int N, int FROM>
 __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
 {
-    extern __shared__ __align__(128) uint8_t smem[];
+    DYNAMIC_SHARED(uint8_t, smem, 128);
     constexpr int bytes = slab_bytes(T), tile_floats = 16 * N;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int log_runs = 4 - a.log_slices, runs = 1 << log_runs, group = warp >> log_runs;
@@ -222,7 +204,7 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
                 fetch_lanes(ring + filled * bytes, next, bytes, lane);
                 advance();
             }
-            commit();
+            copy_commit();
         }
     };
 #endif
@@ -276,7 +258,7 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
             fetch_lanes(ring + stage * bytes, next, bytes, lane);
             advance();
         }
-        commit();
+        copy_commit();
 #endif
         if (++stage == a.stages) stage = 0, parity ^= 1;
         w.multiply(rows + 512 * ks, sums + sum_bytes(T) * ks, t, v);

@@ -5,7 +5,7 @@
  * warps of 64 x 32. The order along k is fixed and rows do not meet, so a row's bits depend on
  * nothing but the row. Bound: the matrix rate of mma.sync, about 60% of what wgmma reaches on
  * Hopper; it is the portable route and the oracle of faster ones. */
-#include "backend/cuda/mma.cuh"
+#include "backend/cuda/device.cuh"
 
 namespace
 {
@@ -22,10 +22,10 @@ __global__ void __launch_bounds__(THREADS, 2)
     linear_tile(const uint16_t *x, const uint16_t *w, int32_t n, int64_t n_rows, int64_t k,
                 float *y, int64_t ldy)
 {
-    extern __shared__ __align__(1024) uint8_t smem[];
+    DYNAMIC_SHARED(uint8_t, smem, 1024);
     const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32, wm = warp / 4, wn = warp % 4;
     const int64_t m0 = (int64_t)blockIdx.x * BM, n0 = (int64_t)blockIdx.y * BN;
-    const uint32_t base = smem_u32(smem);
+    const uint32_t base = shared_at(smem);
     const int steps = (int)((k + BK - 1) / BK);
     dependents_go();
     dependency_wait();
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 __global__ void to_f16(const float *x, int64_t ldx, int32_t n, int64_t k, uint16_t *xh,
                        float *scale)
 {
-    __shared__ float shared[33];
+    SHARED(float[33], shared);
     dependents_go();
     dependency_wait();
     const int64_t r = blockIdx.x;

@@ -17,7 +17,7 @@ enum { THREADS = 128, MAX_DIM = 128, KEEP_SHARES = 16 };
 __global__ void conv(gem_cuda_recurrent c, gem_cuda_view src, const float *w, float eps, float *dst,
                      int64_t ld)
 {
-    __shared__ float shared[33];
+    SHARED(float[33], shared);
     const int hd = c.r.head_dim, h = blockIdx.x;
     dependents_go();
     dependency_wait();
@@ -81,7 +81,7 @@ enum delta_part { ALL_ROWS, ROWS_BEFORE, ROWS_BEHIND };
 /* grid: V head, slice of columns, sequence */
 __global__ void __launch_bounds__(THREADS) delta(delta_args d, delta_part which)
 {
-    extern __shared__ __align__(16) float smem[];
+    DYNAMIC_SHARED(float, smem, 16);
     const gem_cuda_recurrent &c = d.c;
     const int hd = c.r.head_dim, ks = hd + 4, tid = threadIdx.x, col = tid % COLS, lot = tid / COLS;
     const int h = blockIdx.x, slice = blockIdx.y, seq = blockIdx.z, kh = h % c.r.n_k_heads;
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(THREADS) delta(delta_args d, delta_part which)
 __global__ void delta_finish(const float *o, int64_t ldo, gem_cuda_view z, const float *norm,
                              int hd, float eps, float *dst, int64_t ld)
 {
-    __shared__ float shared[33];
+    SHARED(float[33], shared);
     dependents_go();
     dependency_wait();
     const int64_t r = blockIdx.y, at = (int64_t)blockIdx.x * hd + threadIdx.x;

@@ -10,7 +10,7 @@
  * Bits do not depend on the number of rows. Bound: latency; the state is read once, 3.1 MB a layer
  * of 48 heads of 128 x 128. */
 #include "backend/cuda/cluster.cuh"
-#include "backend/cuda/mma.cuh"
+#include "backend/cuda/ptx.cuh"
 #include "backend/cuda/recurrent.cuh"
 
 namespace
@@ -58,9 +58,11 @@ __device__ __noinline__ void keep_tail(const args &a, int seq, int32_t chunk, in
 /* grid: slice of columns, V head, sequence; a head's slices are a cluster */
 __global__ void __launch_bounds__(THREADS) recurrent_few(const __grid_constant__ args a)
 {
-    extern __shared__ __align__(16) float smem[];
-    __shared__ double b[GEM_PAGE];
-    __shared__ float squares[2][WARPS], weights[2], sums[GEM_CUDA_FEW][MAX_SLICES];
+    DYNAMIC_SHARED(float, smem, 16);
+    SHARED(double[GEM_PAGE], b);
+    SHARED(float[2][WARPS], squares);
+    SHARED(float[2], weights);
+    SHARED(float[GEM_CUDA_FEW][MAX_SLICES], sums);
     const gem_cuda_recurrent &c = a.d.c;
     const int hd = c.r.head_dim, ks = hd + 4, tid = threadIdx.x, col = tid % COLS, lot = tid / COLS;
     const int slice = blockIdx.x, h = blockIdx.y, seq = blockIdx.z, kh = h % c.r.n_k_heads;
@@ -83,11 +85,11 @@ __global__ void __launch_bounds__(THREADS) recurrent_few(const __grid_constant__
         const float *kept = tape_keys(c, g.tape, chunk) + (int64_t)kh * GEM_PAGE * hd,
                     *kept_values = tape_values(c, g.tape, chunk) + head_slice * GEM_PAGE * COLS;
         for (int i = tid; i < hd * COLS / 4; i += THREADS)
-            copy16(smem_u32(state + 4 * i), s0 ? s0 + 4 * i : a.norm, s0 != NULL);
+            copy16(shared_at(state + 4 * i), s0 ? s0 + 4 * i : a.norm, s0 != NULL);
         for (int i = tid; i < t * hd / 4; i += THREADS)
-            copy16(smem_u32(keys + i / (hd / 4) * ks + i % (hd / 4) * 4), kept + 4 * i, true);
+            copy16(shared_at(keys + i / (hd / 4) * ks + i % (hd / 4) * 4), kept + 4 * i, true);
         for (int i = tid; i < t * COLS / 4; i += THREADS)
-            copy16(smem_u32(values + 4 * i), kept_values + 4 * i, true);
+            copy16(shared_at(values + 4 * i), kept_values + 4 * i, true);
         copy_commit();
         if (tid < t) b[tid] = (tape_b(c, g.tape, chunk) + head_slice * GEM_PAGE)[tid];
     }

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(FINISH_CTA)
     finish_many(const float *o, int64_t ldo, gem_cuda_view z, const float *norm, int n_heads,
                 float eps, int32_t n, uint16_t *xh, float *scale)
 {
-    __shared__ float tops[WARPS];
+    SHARED(float[WARPS], tops);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int64_t r = blockIdx.x, width = (int64_t)n_heads * FINISH_DIM;
     uint2 *out = (uint2 *)(xh + r * width);

@@ -95,13 +95,16 @@ static cudaError_t run_repack(cudaStream_t s, const uint8_t *src, int64_t n, int
                               int64_t row_bytes, uint8_t *dst)
 {
     const int64_t most = half < 0 ? 16 : 8, tiles = (n + most - 1) / most;
-    for (int64_t at = 0; at < tiles; at += 65535) { /* grid.y */
+    gem_cuda_stream on = {};
+    cudaError_t e = cudaSuccess;
+    on.stream = s;
+    for (int64_t at = 0; at < tiles && !e; at += 65535) { /* grid.y */
         int64_t now = tiles - at < 65535 ? tiles - at : 65535;
-        repack<T><<<dim3((unsigned)(k / 256), (unsigned)now), 128, 0, s>>>(
-            src + at * most * row_bytes, row_bytes, n - at * most, half, k,
-            dst + at * (k / 256) * slab_bytes(T));
+        e = launch(&on, repack<T>, dim3((unsigned)(k / 256), (unsigned)now), 128, 0,
+                   src + at * most * row_bytes, row_bytes, n - at * most, half, k,
+                   dst + at * (k / 256) * slab_bytes(T));
     }
-    return cudaGetLastError();
+    return e;
 }
 
 cudaError_t gem_cuda_repack(cudaStream_t s, gem_dtype t, const uint8_t *src, int64_t row0,
@@ -146,11 +149,15 @@ template <int T>
 __global__ void __launch_bounds__(32 * EXPAND_WARPS)
     expand_slabs(const uint8_t *w, int64_t k, int64_t row0, int64_t n, uint4 *dst)
 {
-    __shared__ __align__(16) uint8_t spare[EXPAND_WARPS][8 * EXPAND_LD];
+    struct __align__(16) rows_of
+    {
+        uint8_t at[8 * EXPAND_LD];
+    };
+    SHARED(rows_of[EXPAND_WARPS], spare);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int slabs = (int)(k / 256);
     const int64_t all = (n + 15) / 16 * slabs, step = (int64_t)gridDim.x * EXPAND_WARPS;
-    uint8_t *mine = spare[warp];
+    uint8_t *mine = spare[warp].at;
     dependents_go();
     dependency_wait();
     for (int64_t i = (int64_t)blockIdx.x * EXPAND_WARPS + warp; i < all; i += step) {

@@ -10,7 +10,7 @@ enum { ROW_THREADS = 1024 };
 __global__ void __launch_bounds__(ROW_THREADS)
     norm(gem_cuda_view src, const float *w, int64_t d, float eps, float *dst, int64_t ld)
 {
-    __shared__ float shared[33];
+    SHARED(float[33], shared);
     dependents_go();
     dependency_wait();
     int64_t r = blockIdx.x;
@@ -85,9 +85,10 @@ __device__ inline float warp_top(float4 a, float4 b)
 template <int V, int PARTS>
 __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda_sum a)
 {
-    __shared__ float4 warps[SUM_WARPS], ctas[SUM_CTAS];
-    __shared__ uint64_t bar;
-    __shared__ float tops[V][SUM_WARPS][2];
+    SHARED(float4[SUM_WARPS], warps);
+    SHARED(float4[SUM_CTAS], ctas);
+    SHARED(uint64_t, bar);
+    SHARED(float[V][SUM_WARPS][2], tops);
     const float4 zero = make_float4(0, 0, 0, 0);
     const int n = (int)gridDim.x, rank = (int)blockIdx.x;
     const int64_t r = blockIdx.y;
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
     const float inverse_d = 1.0f / (float)a.d;
     float *row = a.x + r * a.ldx;
     const float *part = a.src.data + r * a.src.ld + at[0];
-    asm volatile("" : "+l"(row), "+l"(part)); /* are known before the wait */
+    settle(row, part); /* before the wait */
     dependency_wait();
 #pragma unroll
     for (int j = 0; j < V; j++)

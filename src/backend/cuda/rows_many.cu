@@ -48,8 +48,8 @@ template <int V>
 __global__ void __launch_bounds__(SUM_CTA)
     sum_many(gem_cuda_sum a, int32_t n, int32_t n_padded, uint16_t *xh, float *scale)
 {
-    extern __shared__ __align__(16) float norms[];
-    __shared__ float shared[4][2 * CTA_WARPS];
+    DYNAMIC_SHARED(float, norms, 16);
+    SHARED(float[4][2 * CTA_WARPS], shared);
     const int groups = (int)(a.d / 4);
     float4 *post = (float4 *)norms, *next = post + groups;
     dependents_go();
@@ -141,7 +141,7 @@ template <class E, int V>
 __global__ void __launch_bounds__(GLU_CTA, V > 6 ? 1 : 2)
     glu_many(gem_act act, gem_cuda_view both, int32_t n, int64_t d, uint16_t *xh, float *scale)
 {
-    __shared__ float shared[2 * GLU_CTA / 32];
+    SHARED(float[2 * GLU_CTA / 32], shared);
     dependents_go();
     dependency_wait();
     const int64_t r = blockIdx.x;
@@ -181,7 +181,7 @@ template <int HD, class E>
 __global__ void __launch_bounds__(32 * CTA_WARPS)
     append_many(gem_cuda_qkv a, gem_cuda_kv kv, gem_cuda_rows rows, int32_t n)
 {
-    __shared__ float4 spare[CTA_WARPS][HD / 4];
+    SHARED(float4[CTA_WARPS][HD / 4], spare);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int heads = a.n_heads + 2 * kv.n_kv_heads;
     dependents_go();

@@ -13,15 +13,6 @@ __host__ __device__ constexpr int sum_bytes(int t) /* block sums of a row and sl
     return t == GEM_DTYPE_Q6_K ? 64 : 32;
 }
 
-__device__ inline void mma(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
-                           uint32_t b0, uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 /* Byte i of w as f32, by building 2^23 + byte. */
 __device__ inline float byte_f32(uint32_t w, int i)
 {
@@ -33,17 +24,6 @@ __device__ inline uint32_t bytes_f16(uint32_t w, int i, float bias)
     uint32_t h = __byte_perm(w, 0x64646464u, i ? 0x4342u : 0x4140u);
     __half2 v = __hsub2(*(__half2 *)&h, __float2half2_rn(bias));
     return *(uint32_t *)&v;
-}
-
-/* Pair t of octets 0 to 3 in row g: four 8 x 8 matrices. Its order among other volatile statements,
- * barriers too, stays; plain loads may pass it. */
-__device__ inline uint4 octets(uint32_t at)
-{
-    uint4 x;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                 : "r"(at));
-    return x;
 }
 
 /* A slab in registers, as lane l sees it. */
@@ -166,13 +146,13 @@ template <int T> struct slab {
             }
 #pragma unroll
         for (int b = 0; b < 8; b++) {
-            const uint4 x = octets(acts + 64 * b);
+            const uint4 x = ldmatrix4_plain(acts + 64 * b); /* pair t of octets 0 to 3 in row g */
             float d[4] = {}, d2[4] = {};
-            mma(d, pair_of(b, 0, 0), pair_of(b, 0, 1), pair_of(b, 1, 0), pair_of(b, 1, 1), x.x,
-                x.y);
+            mma16816(d, pair_of(b, 0, 0), pair_of(b, 0, 1), pair_of(b, 1, 0), pair_of(b, 1, 1), x.x,
+                     x.y);
             float *second = T == GEM_DTYPE_Q6_K ? d2 : d;
-            mma(second, pair_of(b, 2, 0), pair_of(b, 2, 1), pair_of(b, 3, 0), pair_of(b, 3, 1), x.z,
-                x.w);
+            mma16816(second, pair_of(b, 2, 0), pair_of(b, 2, 1), pair_of(b, 3, 0), pair_of(b, 3, 1),
+                     x.z, x.w);
 #pragma unroll
             for (int u = 0; u < 2; u++) {
                 if (T == GEM_DTYPE_Q6_K) {
@@ -199,8 +179,8 @@ template <int T> struct slab {
                 a[u] = t % 2 ? bytes_f16(lo_w, 2, 1152.0f) : bytes_f16(lo_w, 0, 1152.0f);
                 a[2 + u] = t % 2 ? bytes_f16(hi_w, 2, 1152.0f) : bytes_f16(hi_w, 0, 1152.0f);
             }
-            mma(corr, a[0], a[1], a[2], a[3], hi[t], hi[4 + t]);
-            mma(corr, a[0], a[1], a[2], a[3], hi[8 + t], hi[12 + t]);
+            mma16816(corr, a[0], a[1], a[2], a[3], hi[t], hi[4 + t]);
+            mma16816(corr, a[0], a[1], a[2], a[3], hi[8 + t], hi[12 + t]);
             for (int i = 0; i < 4; i++)
                 out[i] = __half2float(__ushort_as_half((unsigned short)pair[i / 2])) *
                          fmaf(-32.0f, corr[i], two24 * part[i]);
@@ -211,13 +191,13 @@ template <int T> struct slab {
                                    : (e[u].w >> 4 & 0x0f0f0f0fu) | (e[u].z >> 2 & 0x30303030u);
                 a[u] = t % 2 ? bytes_f16(m, 2, 1024.0f) : bytes_f16(m, 0, 1024.0f);
             }
-            mma(corr, a[0], a[1], a[0], a[1], hi[t], hi[4 + t]);
+            mma16816(corr, a[0], a[1], a[0], a[1], hi[t], hi[4 + t]);
             for (int i = 0; i < 4; i++) {
                 float2 d = __half22float2(*(const __half2 *)&e[i / 2].x); /* d, dmin */
                 out[i] = fmaf(-d.y, corr[i], d.x * (two24 * part[i]));
             }
         } else {
-            mma(corr, pair[0], pair[1], pair[0], pair[1], hi[t], hi[4 + t]);
+            mma16816(corr, pair[0], pair[1], pair[0], pair[1], hi[t], hi[4 + t]);
             for (int i = 0; i < 4; i++)
                 out[i] = fmaf(T == GEM_DTYPE_Q8_0 ? -128.0f : -8.0f, corr[i], two24 * part[i]);
         }
