@@ -48,7 +48,7 @@ need_for() {
         case $what in
         build) list+=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libssl-dev libutf8proc-dev libedit-dev libmicrohttpd-dev git) ;;
         fetch) list+=(python3 python3-pip ca-certificates) ;;
-        test) list+=(libcmocka-dev curl python3 python3-venv python3-jsonschema python3-jinja2 jq shellcheck valgrind graphviz openssh-client haproxy) ;;
+        test) list+=(g++ libcmocka-dev curl python3 python3-venv python3-jsonschema python3-jinja2 jq shellcheck valgrind graphviz openssh-client haproxy) ;;
         cross) list+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static) ;;
         browser) list+=(chromium) ;;
         *) die 4 "need_for: $what" ;;

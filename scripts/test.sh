@@ -2,8 +2,8 @@
 # test.sh: everything that can be checked on this machine. Installs what testing needs, builds the release,
 # fetches the two small models once, runs all tests; then those that run our C on no real weights again
 # under ASan and UBSan. A share of the ARM kernels' cases runs under qemu; scripts/neon-qemu.sh runs all of
-# that build. With an NVIDIA device, or --cuda, the CUDA backend and its tests too (without a device they
-# only compile). --browser installs Chromium for the tests of the web page, which run wherever one is found.
+# that build. The CUDA kernels run too, by an emulator on the host; with an NVIDIA device, or --cuda, they
+# are built for it and tested there (without a device they only compile). --browser installs Chromium for the tests of the web page, which run wherever one is found.
 # Ends with one line: N passed, N failed. Exit 0 when none failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -88,6 +88,17 @@ fi
 if build dev -DCMAKE_C_FLAGS_DEBUG="-O1 -g1"; then
     step "testing under ASan and UBSan, without real weights and long server tests, kernels at every fifth case"
     GEM_OPS_EVERY=5 GEM_TEST_REAL_MODELS=0 GEM_TEST_SHORT=1 tests build/dev -LE 'model|scripts' -E 'gem\.ops_neon$'
+fi
+if [ "$(uname -m)" = x86_64 ]; then # the emulator changes stacks by hand
+    step "building the CUDA kernels for the host"
+    if run_logged build/test-emulated.log cmake --preset emulated &&
+        run_logged build/test-emulated.log cmake --build --preset emulated --target test_cuda_ops test_cuda_models; then
+        step "testing them there"
+        tests build/emulated -R 'gem\.cuda_'
+    else
+        failed=$((failed + 1))
+        say "the emulated build failed; see build/test-emulated.log"
+    fi
 fi
 if [ "$cuda" = yes ] && { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }; then
     step "building the CUDA backend and its tests"
