@@ -83,7 +83,7 @@ static std::vector<thread> threads;
 static std::vector<fiber> fibers;
 static std::vector<warp> warps;
 static std::vector<cta> ctas;
-static std::vector<thread *> ready; /* a ring: [head, head + n_ready) */
+static std::vector<thread *> ready; /* a ring of 2^n: [head, head + n_ready) */
 static size_t head, n_ready;
 static int n_alive;
 static barrier whole; /* of the cluster */
@@ -172,12 +172,12 @@ static void go(thread *to, bool for_good)
 
 static void wake(thread *t)
 {
-    ready[(head + n_ready++) % ready.size()] = t;
+    ready[(head + n_ready++) & (ready.size() - 1)] = t;
 }
 /* Before the others: lanes that met go on together while their stacks are in the cache. */
 static void wake_first(thread *t)
 {
-    head = (head + ready.size() - 1) % ready.size();
+    head = (head - 1) & (ready.size() - 1);
     ready[head] = t;
     n_ready++;
 }
@@ -207,9 +207,10 @@ static void park(bool for_good = false)
         }
         land(seed ? chance((uint32_t)bulk.size()) : 0);
     }
-    if (seed) std::swap(ready[head], ready[(head + chance((uint32_t)n_ready)) % ready.size()]);
+    if (seed)
+        std::swap(ready[head], ready[(head + chance((uint32_t)n_ready)) & (ready.size() - 1)]);
     thread *next = ready[head];
-    head = (head + 1) % ready.size();
+    head = (head + 1) & (ready.size() - 1);
     n_ready--;
     go(next, for_good);
 }
@@ -643,8 +644,8 @@ static void prepare(thread &t, fiber &f)
         *--top = nullptr;
     t.sp = top;
     f.done = false;
-    f.groups.clear();
-    f.groups.emplace_back();
+    f.groups.resize(1);
+    f.groups[0].clear();
 }
 
 static void room_for(size_t n_ctas, size_t n_threads)
@@ -663,7 +664,10 @@ static void room_for(size_t n_ctas, size_t n_threads)
     ctas.resize(n_ctas);
     threads.resize(n_threads);
     fibers.resize(n_threads);
-    ready.resize(n_threads + 1);
+    size_t ring = 1;
+    while (ring <= n_threads)
+        ring *= 2;
+    ready.resize(ring);
     warps.resize((n_threads + 31) / 32);
 }
 
@@ -682,8 +686,8 @@ static void run_cluster(uint3 first, unsigned size)
     for (warp &w : warps) {
         const size_t i = (size_t)(&w - warps.data());
         w.rank = (int)(i % (size_t)(per_cta / 32));
-        w.groups.clear();
-        w.groups.emplace_back();
+        w.groups.resize(1);
+        w.groups[0].clear();
         for (auto &m : w.meetings)
             m->arrived = 0;
     }
