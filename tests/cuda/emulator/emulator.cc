@@ -759,16 +759,12 @@ static float value_of(uint16_t h)
     return h >> 15 ? -v : v;
 }
 
-float half_value(uint16_t h)
-{
-    static const std::vector<float> table = [] {
-        std::vector<float> t(65536);
-        for (int i = 0; i < 65536; i++)
-            t[(size_t)i] = value_of((uint16_t)i);
-        return t;
-    }();
-    return table[h];
-}
+float half_values[65536];
+[[maybe_unused]] static const bool filled = [] {
+    for (int i = 0; i < 65536; i++)
+        half_values[i] = value_of((uint16_t)i);
+    return true;
+}();
 
 uint16_t half_of(float x)
 {

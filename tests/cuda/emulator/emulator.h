@@ -101,7 +101,11 @@ void mma16816(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 uint32_t movmatrix(uint32_t x);
 void ldmatrix4(uint32_t r[4], uint32_t at, bool trans);
 
-float half_value(uint16_t h);
+extern float half_values[65536];
+inline float half_value(uint16_t h)
+{
+    return half_values[h];
+}
 uint16_t half_of(float x); /* nearest, ties to even */
 
 } // namespace emulator

@@ -22,8 +22,20 @@ void gem_cuda_blas_close(gem_cuda_blas *b)
 bool gem_cuda_blas_fits(gem_cuda_blas *b, int32_t n, int64_t n_rows, int64_t k, int64_t ldy,
                         bool half)
 {
-    (void)b, (void)n, (void)n_rows, (void)k, (void)ldy, (void)half;
-    return true;
+    (void)b, (void)n, (void)n_rows, (void)ldy, (void)half;
+    return k % 16 == 0;
+}
+
+/* k: a multiple of 16, as cuBLASLt's shapes here are */
+static float dot(const float *x, const float *y, int64_t k)
+{
+    float sum[16] = {0};
+    for (int64_t i = 0; i < k; i += 16)
+        for (int j = 0; j < 16; j++)
+            sum[j] += x[i + j] * y[i + j];
+    for (int j = 1; j < 16; j++)
+        sum[0] += sum[j];
+    return sum[0];
 }
 
 bool gem_cuda_blas_linear(gem_cuda_blas *b, const gem_cuda_stream *s, const uint16_t *xh,
@@ -34,7 +46,7 @@ bool gem_cuda_blas_linear(gem_cuda_blas *b, const gem_cuda_stream *s, const uint
     float *row = malloc((size_t)k * sizeof(float)),
           *weights = malloc((size_t)(n_rows * k) * sizeof(float));
     (void)b, (void)s, (void)work;
-    if (!row || !weights) {
+    if (!row || !weights || k % 16) {
         free(row), free(weights);
         return false;
     }
@@ -44,15 +56,12 @@ bool gem_cuda_blas_linear(gem_cuda_blas *b, const gem_cuda_stream *s, const uint
         for (int64_t i = 0; i < k; i++)
             row[i] = gem_f16_to_f32(xh[r * k + i]);
         for (int64_t j = 0; j < n_rows; j++) {
-            float sum[16] = {0};
-            for (int64_t i = 0; i < k; i++)
-                sum[i % 16] += row[i] * weights[j * k + i];
-            for (int i = 1; i < 16; i++)
-                sum[0] += sum[i];
+            const float sum =
+                r < n ? dot(row, weights + j * k, k) : 0; /* rows behind n are zeros */
             if (half)
-                ((uint16_t *)y)[r * ldy + j] = gem_f32_to_f16(sum[0] / GEM_CUDA_HALF_SCALE);
+                ((uint16_t *)y)[r * ldy + j] = gem_f32_to_f16(sum / GEM_CUDA_HALF_SCALE);
             else
-                ((float *)y)[r * ldy + j] = sum[0];
+                ((float *)y)[r * ldy + j] = sum;
         }
     }
     free(row), free(weights);
