@@ -7,7 +7,6 @@ gem_status bench_draft_open(bench_draft *d, gem_model *model, gem_drafter *draft
                             const int32_t *prompt, int32_t n_prompt, int32_t n_generated,
                             gem_error *err)
 {
-    const float *logits;
     gem_model_info info;
     gem_sampler_options so;
     gem_status st;
@@ -29,8 +28,8 @@ gem_status bench_draft_open(bench_draft *d, gem_model *model, gem_drafter *draft
     if ((st = gem_sampler_new(&d->greedy, info.n_vocab, &so, err)) != GEM_OK) return st;
     if ((st = gem_speculator_new(&d->speculator, model, drafter, max, err)) != GEM_OK) return st;
     if ((st = gem_session_new(&d->session, model, err)) != GEM_OK) return st;
-    st = gem_session_prefill(d->session, prompt, (size_t)n_prompt, NULL, NULL, &logits, err);
-    if (st == GEM_OK) st = gem_sampler_draw(d->greedy, logits, &d->plain[0], err);
+    st = gem_session_prefill(d->session, prompt, (size_t)n_prompt, NULL, NULL, NULL, err);
+    if (st == GEM_OK) st = gem_session_draw(d->session, d->greedy, &d->plain[0], err);
     if (st == GEM_OK) st = gem_session_checkpoint(d->session, &d->start, err);
     d->drafted[0] = d->plain[0];
     return st;
@@ -58,12 +57,11 @@ gem_status bench_draft_rewind(void *user, gem_error *err)
 gem_status bench_draft_plain(void *user, gem_error *err)
 {
     bench_draft *d = user;
-    const float *logits;
     gem_status st = GEM_OK;
     d->ran_plain = true;
     for (int32_t i = 0; st == GEM_OK && i < d->n_generated; i++) {
-        st = gem_session_decode(d->session, d->plain[i], &logits, err);
-        if (st == GEM_OK) st = gem_sampler_draw(d->greedy, logits, &d->plain[i + 1], err);
+        st = gem_session_decode(d->session, d->plain[i], NULL, err);
+        if (st == GEM_OK) st = gem_session_draw(d->session, d->greedy, &d->plain[i + 1], err);
     }
     return st;
 }

@@ -40,15 +40,14 @@ gem_status bench_e2e_prepare(void *user, gem_error *err)
 gem_status bench_e2e_run(void *user, gem_error *err)
 {
     bench_e2e *e = user;
-    const float *logits;
     uint64_t start = gem_now_ns();
     gem_status st =
-        gem_session_prefill(e->session, e->prompt, (size_t)e->n_prompt, NULL, NULL, &logits, err);
-    if (st == GEM_OK) st = gem_sampler_draw(e->greedy, logits, &e->tokens[0], err);
+        gem_session_prefill(e->session, e->prompt, (size_t)e->n_prompt, NULL, NULL, NULL, err);
+    if (st == GEM_OK) st = gem_session_draw(e->session, e->greedy, &e->tokens[0], err);
     uint64_t first = gem_now_ns();
     for (int32_t i = 0; st == GEM_OK && i < e->n_decode; i++) {
-        st = gem_session_decode(e->session, e->tokens[i], &logits, err);
-        if (st == GEM_OK) st = gem_sampler_draw(e->greedy, logits, &e->tokens[i + 1], err);
+        st = gem_session_decode(e->session, e->tokens[i], NULL, err);
+        if (st == GEM_OK) st = gem_session_draw(e->session, e->greedy, &e->tokens[i + 1], err);
     }
     uint64_t end = gem_now_ns();
     e->run[0] = end - start;
