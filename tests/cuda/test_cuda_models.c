@@ -5,6 +5,7 @@
  * "quick": fewer of everything. */
 #include "runtime/engine.h"
 #include "tiny_model.h"
+#include "top_of_row.h"
 
 static int n_failed;
 
@@ -49,6 +50,50 @@ static float *rows_of(gem_model *m, const int32_t *tokens, int32_t n, int32_t pi
     gem_session_free(s);
     free(x), free(want);
     return out;
+}
+
+/* Rows that are to be drawn from, every fifth with all its logits beside them: the tops are those
+ * of the same rows' logits, `all`, which are there with the same bits for whoever asks afterwards.
+ */
+static void check_tops(gem_model *m, const char *label, const int32_t *tokens, int32_t n,
+                       int32_t piece, const float *all)
+{
+    gem_session *s = NULL;
+    gem_error err = {0};
+    const size_t vocab = (size_t)m->plan.n_vocab;
+    const float **x = malloc((size_t)n * sizeof(*x));
+    uint8_t *want = malloc((size_t)n);
+    int bad[3] = {0};
+    gem_status st = gem_session_new(&s, m, &err);
+    for (int32_t at = 0; at < n && st == GEM_OK; at += piece) {
+        const int32_t len = GEM_MIN(piece, n - at);
+        for (int32_t i = 0; i < len; i++)
+            want[i] = (at + i) % 5 == 2 && piece > 1 ? GEM_ROW_LOGITS : GEM_ROW_DRAW;
+        st = gem_session_run(s, tokens + at, (size_t)len, want, x, &err);
+        for (int32_t i = 0; i < len && st == GEM_OK; i++) {
+            const float *row = all + (size_t)(at + i) * vocab;
+            const int32_t place = m->place[i];
+            gem_top top;
+            top_of_row(row, (int32_t)vocab, &top);
+            if (want[i] == GEM_ROW_LOGITS) {
+                bad[1] += memcmp(x[i], row, vocab * sizeof(*row)) != 0;
+                continue;
+            }
+            bad[0] += top.n != m->top[place]->n || x[i] || m->logits[place];
+            bad[0] += memcmp(top.id, m->top[place]->id, (size_t)top.n * sizeof(*top.id)) != 0;
+            bad[0] +=
+                memcmp(top.logit, m->top[place]->logit, (size_t)top.n * sizeof(*top.logit)) != 0;
+            if ((at + i) % 3) continue;
+            st = m->ops->logits(m->be, place, &x[i], &err);
+            if (st == GEM_OK) bad[2] += memcmp(x[i], row, vocab * sizeof(*row)) != 0;
+        }
+    }
+    if (st != GEM_OK) printf("FAIL tops: %s\n", err.text), n_failed++;
+    check(!bad[0], "largest logits are those of the row", label, piece);
+    check(!bad[1], "logits beside tops have their bits", label, piece);
+    check(!bad[2], "logits fetched later have their bits", label, piece);
+    gem_session_free(s);
+    free(x), free(want);
 }
 
 /* Going back: the last rows again behind a trim have the bits they had. */
@@ -218,9 +263,11 @@ static void one_model(const char *label, const char *path, gem_model_options o, 
     }
     check(memcmp(tile, again, bytes) == 0, "a repeat has the same bits", label, 0);
     check(memcmp(one, eight, few_bytes) == 0, "eight rows at once have the bits of one", label, 0);
-
     check(memcmp(one, five, few_bytes) == 0, "five rows at once have the bits of one", label, 0);
     check_trim(cuda, label, tokens, few, one);
+    check_tops(cuda, label, tokens, GEM_MIN(few, 12), 1, one);
+    check_tops(cuda, label, tokens, GEM_MIN(few, 20), 8, one);
+    check_tops(cuda, label, tokens, n, n, tile);
     gem_model_close(cpu);
     gem_model_close(cuda);
     gem_model_close(fast);

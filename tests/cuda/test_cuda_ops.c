@@ -4,6 +4,7 @@
 #include "device.h"
 
 #include "quant/quant.h"
+#include "top_of_row.h"
 
 static const gem_dtype types[] = {GEM_DTYPE_F32,  GEM_DTYPE_F16,  GEM_DTYPE_BF16, GEM_DTYPE_Q4_0,
                                   GEM_DTYPE_Q4_1, GEM_DTYPE_Q5_0, GEM_DTYPE_Q5_1, GEM_DTYPE_Q8_0,
@@ -614,6 +615,104 @@ static void attention(bool quick)
     }
 }
 
+/* ---- the largest logits ---- */
+
+typedef enum row_kind {
+    ANY_LOGITS,
+    FEW_VALUES, /* ties all over, and across the 64th place */
+    ALL_EQUAL,  /* the first ids */
+    ASCENDING,  /* all of the largest groups' values are above any bound but the last one's */
+    DESCENDING,
+    MOSTLY_NEVER, /* -infinity but for a few */
+    ZEROS,        /* of both signs */
+    SPREAD,       /* one column of every group large: half of them go at a time */
+    APART,        /* 64 far above the others, each in a column of its own */
+    NO_NUMBER,
+    INFINITE,
+    ROW_KINDS
+} row_kind;
+
+static void fill_row(float *x, int64_t n, row_kind kind)
+{
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = any_float(-30, 30);
+        if (kind == FEW_VALUES) x[i] = floorf(x[i]);
+        if (kind == ALL_EQUAL) x[i] = -3.25f;
+        if (kind == ASCENDING) x[i] = (float)i * 0.25f - 1000;
+        if (kind == DESCENDING) x[i] = 1000 - (float)i * 0.25f;
+        if (kind == MOSTLY_NEVER && i % 1009 != 7) x[i] = -INFINITY;
+        if (kind == ZEROS) x[i] = i % 3 ? 0.0f : -0.0f;
+        if (kind == SPREAD && i % 512 < 4) x[i] += 100;
+        if (kind == APART && i % 128 == 0 && i < 64 * 128) x[i] += 100;
+    }
+    if (kind == NO_NUMBER) x[any_u32() % n] = any_u32() % 2 ? NAN : -NAN;
+    if (kind == INFINITE) x[any_u32() % n] = INFINITY;
+}
+
+static bool same_top(const gem_top *got, const gem_top *want)
+{
+    const size_t n = (size_t)want->n;
+    return got->n == want->n && memcmp(got->id, want->id, n * sizeof(*got->id)) == 0 &&
+           memcmp(got->logit, want->logit, n * sizeof(*got->logit)) == 0;
+}
+
+/* n rows, the kinds by turns from `first`, against insertion; ids that may never be drawn; the row
+ * alone; what is left of the logits. */
+static void check_top(int64_t vocab, int32_t n, int first)
+{
+    const int64_t ld = (vocab + 31) / 32 * 32;
+    const size_t floats = (size_t)(n * ld), groups = (size_t)gem_cuda_top_groups(vocab);
+    float *x = malloc(floats * 4);
+    int32_t never[5] = {-1, (int32_t)vocab, 0, (int32_t)(vocab / 2), (int32_t)vocab - 1};
+    int bad[3] = {0};
+    for (size_t i = 0; i < floats; i++)
+        x[i] = i % 2 ? INFINITY : NAN; /* what stands behind a row counts for nothing */
+    for (int32_t r = 0; r < n; r++)
+        fill_row(x + r * ld, vocab, (row_kind)((first + r) % ROW_KINDS));
+    for (int some = 0; some < 2; some++) { /* without and with ids that may not be drawn */
+        float *dx = device_copy(x, floats * 4);
+        int32_t *d_never = device_copy(never, sizeof(never));
+        uint32_t *work = device_take((size_t)n * groups * 4);
+        gem_top *out = device_take((size_t)(n + 1) * sizeof(*out)), want, *got, *alone;
+        DO(gem_cuda_top(&s, dx, ld, n, vocab, d_never, some ? 5 : 0, work, out));
+        DO(gem_cuda_top(&s, dx + (n - 1) * ld, ld, 1, vocab, d_never, 0, work, out + n));
+        DO(cudaStreamSynchronize(s.stream));
+        got = host_copy(out, (size_t)(n + 1) * sizeof(*out));
+        alone = got + n;
+        float *left = host_copy(dx, floats * 4);
+        for (int32_t r = 0; r < n; r++) {
+            for (int i = 2; some && i < 5; i++)
+                x[r * ld + never[i]] = -INFINITY;
+            top_of_row(x + r * ld, (int32_t)vocab, &want);
+            bad[0] += !same_top(&got[r], &want);
+            bad[1] += r == n - 1 && !same_top(alone, &want);
+        }
+        bad[2] += memcmp(left, x, floats * 4) != 0;
+        cudaFree(dx), cudaFree(d_never), cudaFree(work), cudaFree(out);
+        free(got), free(left);
+    }
+    report(!bad[0], "top", "", vocab, n, first, bad[0]);
+    report(!bad[1], "top alone", "", vocab, n, first, bad[1]);
+    report(!bad[2], "logits under it", "", vocab, n, first, bad[2]);
+    free(x);
+}
+
+static void tops(bool quick)
+{
+    static const int64_t sizes[] = {1,    2,    63,     64,     65,     127,    128,
+                                    129,  255,  256,    4095,   4096,   4097,   20000,
+                                    8191, 8193, 151936, 262144, 262145, 1000003};
+    static const int32_t rows[] = {1, 3, 8};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        const bool large = sizes[i] > 20000;
+        for (size_t j = 0; j < 3; j++)
+            if (!quick || !large || j == i % 3) check_top(sizes[i], rows[j], (int)(i + 3 * j));
+        for (int kind = 0; kind < ROW_KINDS; kind++)
+            if (!quick || !large || (sizes[i] == 262145 && kind == ASCENDING))
+                check_top(sizes[i], 1, kind);
+    }
+}
+
 int main(int argc, char **argv)
 {
     bool quick = argc > 1 && strcmp(argv[1], "quick") == 0; /* fewer cases */
@@ -653,6 +752,7 @@ int main(int argc, char **argv)
     check_sum(8224, true);
     alone();
     attention(quick);
+    tops(quick);
     printf("%d cases, %d failed\n", n_cases, n_failed);
     return n_failed != 0;
 }

@@ -192,6 +192,9 @@ static void take_work(gem_backend *be)
     }
     be->ld_logits = (int64_t)gem_round_up((uint64_t)p->n_vocab, 32);
     be->logits = take(be, (size_t)be->opt.n_logits * (size_t)be->ld_logits, sizeof(float));
+    be->top_groups = take(
+        be, (size_t)be->opt.n_logits * (size_t)gem_cuda_top_groups(p->n_vocab), sizeof(uint32_t));
+    be->never = take(be, p->n_suppress, sizeof(int32_t));
     be->head_part = take(be, (size_t)be->head_parts * few * (size_t)be->ld_logits, sizeof(float));
     be->summed.width = (int64_t)gem_round_up((uint64_t)p->d_model, 256);
     be->summed.h = take(be, few * (size_t)be->summed.width, sizeof(uint16_t));
@@ -317,6 +320,9 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
     if (!e)
         e = cudaMallocHost((void **)&be->host_logits,
                            (size_t)be->opt.n_logits * (size_t)be->ld_logits * sizeof(float));
+    if (!e)
+        e = cudaMallocHost((void **)&be->host_top,
+                           (size_t)be->opt.n_logits * sizeof(*be->host_top));
     if (e) return gem_cuda_fail(err, e, "taking memory");
     be->mirror = malloc(tables * sizeof(int32_t) + 1);
     be->wanted_pos = malloc(rows * sizeof(int32_t));
@@ -327,6 +333,10 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
     memset(be->mirror, 0xff, tables * sizeof(int32_t)); /* -1, as the device has it */
     e = cudaMemsetAsync(be->table, 0xff, tables * sizeof(int32_t), be->s.stream);
     if (!e) e = cudaMemsetAsync(be->turn, 0, be->turns * sizeof(int32_t), be->s.stream);
+    if (!e && be->plan->n_suppress)
+        e = cudaMemcpyAsync(be->never, be->plan->suppress,
+                            be->plan->n_suppress * sizeof(int32_t), cudaMemcpyHostToDevice,
+                            be->s.stream);
     for (int r = 0; r < be->plan->n_ropes && !e; r++) {
         size_t half = (size_t)be->plan->rope[r].n_dims / 2;
         double *freq = malloc(half * sizeof(double) + 1);
@@ -352,8 +362,8 @@ static void close_cuda(gem_backend *be)
         cudaSetDevice(be->device_id);
         cudaStreamSynchronize(be->s.stream);
     }
-    for (int n = 0; n <= GEM_CUDA_FEW; n++)
-        if (be->graph[n]) cudaGraphExecDestroy(be->graph[n]);
+    for (int i = 0; i < 2 * (GEM_CUDA_FEW + 1); i++)
+        if (be->graph[i % 2][i / 2]) cudaGraphExecDestroy(be->graph[i % 2][i / 2]);
     gem_cuda_trace_close(be);
     gem_cuda_image_close(be);
     for (int i = 0; be->pool && i < be->opt.n_pools; i++)
@@ -368,6 +378,7 @@ static void close_cuda(gem_backend *be)
     if (be->host_update) cudaFreeHost(be->host_update);
     if (be->host_block) cudaFreeHost(be->host_block);
     if (be->host_logits) cudaFreeHost(be->host_logits);
+    if (be->host_top) cudaFreeHost(be->host_top);
     gem_cuda_blas_close(be->blas);
     if (be->s.stream) cudaStreamDestroy(be->s.stream);
     free(be->mirror);
@@ -516,6 +527,7 @@ const gem_backend_ops gem_backend_cuda = {
     .open = open_cuda,
     .close = close_cuda,
     .run = gem_cuda_run,
+    .logits = gem_cuda_logits,
     .run_traced = gem_cuda_run_traced,
     .seed_kv = gem_cuda_seed_kv,
     .choose_route = gem_cuda_choose_route,

@@ -348,6 +348,15 @@ cudaError_t gem_cuda_delta_finish_many(const gem_cuda_stream *s, const gem_recur
                                        uint16_t *xh, float *scale);
 cudaError_t gem_cuda_recurrent_init(const gem_cuda_stream *s);
 
+/* ---- top.cu ---- */
+/* out[n], device or mapped host memory: the largest logits of each row (gem_top). Logits of the ids
+ * in never[n_never] become -infinity first; ld: a multiple of 4, rows at 16 bytes; groups:
+ * u32[n][gem_cuda_top_groups]. */
+int32_t gem_cuda_top_groups(int64_t n_vocab);
+cudaError_t gem_cuda_top(const gem_cuda_stream *s, float *logits, int64_t ld, int32_t n,
+                         int64_t n_vocab, const int32_t *never, int32_t n_never, uint32_t *groups,
+                         gem_top *out);
+
 /* ---- seed.cu ---- */
 /* Every value of a pool: pattern f32[GEM_SEED_PATTERN] on the device (backend/seed.h). */
 cudaError_t gem_cuda_seed(const gem_cuda_stream *s, uint8_t *pool, const gem_kv_pool *p, int which,

@@ -1,6 +1,6 @@
 /* cuda_backend.h - the host side of the CUDA backend: what an open one holds. cuda.c opens and
- * closes, cuda_weights.c places and uploads weights, cuda_run.c runs batches, cuda_trace.c serves
- * profiles, cuda_image.c lets contents of pages out. */
+ * closes, cuda_weights.c places and uploads weights, cuda_run.c runs batches, cuda_logits.c brings
+ * logits, cuda_trace.c serves profiles, cuda_image.c lets contents of pages out. */
 #ifndef GEM_CUDA_BACKEND_H
 #define GEM_CUDA_BACKEND_H
 
@@ -77,6 +77,8 @@ struct gem_backend {
     size_t turns;
     int head_parts;
     int64_t ld_logits;
+    uint32_t *top_groups; /* of gem_cuda_top */
+    int32_t *never;       /* [plan->n_suppress] */
     double *freq[GEM_PLAN_MAX_ROPES];
     float *cs[GEM_PLAN_MAX_ROPES], *sn[GEM_PLAN_MAX_ROPES];
     uint16_t *xh, *wh; /* f16 activations and weights of the tile route */
@@ -110,11 +112,14 @@ struct gem_backend {
     gem_cuda_update *host_update;
     gem_cuda_block *host_block;
     float *host_logits;
+    gem_top *host_top; /* pinned, too */
+    int32_t n_kept;    /* rows of the last run whose logits are in `logits` */
     int32_t *mirror;                  /* what table holds */
     int32_t *wanted_pos, *wanted_seq; /* [n_batch], of the rows that want logits */
     int n_blocks[2][GEM_CUDA_MAX_GROUPS];
 
-    cudaGraphExec_t graph[GEM_CUDA_FEW + 1]; /* by rows, all of which want logits */
+    /* by rows, all of which want logits; whether they stay and tops go to the host */
+    cudaGraphExec_t graph[2][GEM_CUDA_FEW + 1];
 
     gem_cuda_tracer *tracer; /* owned; NULL before the first traced run */
     cudaStream_t images;     /* of contents that go out and come in, beside runs */
@@ -145,6 +150,12 @@ gem_status gem_cuda_recurrent_plan(gem_backend *be, gem_error *err); /* sizes, f
 gem_status gem_cuda_recurrent_begin(gem_backend *be, const gem_batch *b, gem_error *err);
 gem_cuda_recurrent gem_cuda_recurrent_of(const gem_backend *be, int layer);
 gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err);
+
+/* cuda_logits.c. Of a run that leaves logits on the device: copies of those that are asked for with
+ * it, behind its kernels; then, when the stream is empty, what gem_batch and `run` promise. */
+cudaError_t gem_cuda_bring_wanted(const gem_backend *be, const gem_batch *b);
+void gem_cuda_hand_out(const gem_backend *be, const gem_batch *b, const float **logits);
+gem_status gem_cuda_logits(gem_backend *be, int32_t k, const float **logits, gem_error *err);
 
 /* cuda_trace.c. The marks that a run passes; they do nothing unless it is traced. */
 bool gem_cuda_traces_ops(const gem_backend *be); /* then kernels go to the stream, no graph */

@@ -1,11 +1,9 @@
 /* cuda_run.c - one batch on the device: ids and page tables up, the op list as kernels on one
- * stream, logits down. Two routes by rows: up to GEM_CUDA_FEW take the decode kernels (weights read
- * once as slabs, attention split over a sequence), more take the tile kernels (weights expanded to
- * f16). A decode batch is one graph, captured at its first use: everything that changes from token
- * to token lives in device memory. */
+ * stream, logits down, or the largest of them. Two routes by rows: up to GEM_CUDA_FEW take the
+ * decode kernels (weights read once as slabs, attention split over a sequence), more take the tile
+ * kernels (weights expanded to f16). A decode batch is one graph, captured at its first use:
+ * everything that changes from token to token lives in device memory. */
 #include "backend/cuda/cuda_backend.h"
-
-#include <math.h>
 
 typedef struct pass {
     gem_backend *be;
@@ -13,6 +11,7 @@ typedef struct pass {
     int32_t n; /* rows alive: all, or after the last append the wanted ones */
     int32_t n_wanted;
     int list; /* of blocks: 0 all rows, 1 the wanted ones */
+    bool top; /* logits stay here, their largest go to the host */
     gem_cuda_view view[GEM_PLAN_MAX_BUFS];
     gem_cuda_view
         conv_src; /* what the last convolution read: its tail is kept behind the delta rule */
@@ -198,7 +197,7 @@ static cudaError_t head(pass *p, const gem_cuda_op *o)
     const bool whole = few && o->w[0]->slabs && be->head_parts == 0;
     const gem_cuda_slab_end end = {.softcap = whole ? o->op->head.softcap : 0};
     /* one row goes to the host as it is made; more would wait for the bus */
-    const bool mapped = whole && p->n == 1;
+    const bool mapped = whole && p->n == 1 && !p->top;
     float *to = mapped ? be->host_logits : be->logits;
     target t = {to, whole ? to : be->head_part, be->ld_logits, &v};
     e = few ? linear_few(p, o, 1, o->op->head.src, &t, &end)
@@ -207,6 +206,9 @@ static cudaError_t head(pass *p, const gem_cuda_op *o)
         e = gem_cuda_head_finish(&be->s, v, p->n, be->plan->n_vocab, o->op->head.softcap,
                                  be->logits, be->ld_logits);
     if (e || mapped) return e;
+    if (p->top)
+        return gem_cuda_top(&be->s, be->logits, be->ld_logits, p->n, be->plan->n_vocab, be->never,
+                            (int32_t)be->plan->n_suppress, be->top_groups, be->host_top);
     return cudaMemcpyAsync(be->host_logits, be->logits,
                            (size_t)p->n * (size_t)be->ld_logits * sizeof(float),
                            cudaMemcpyDeviceToHost, be->s.stream);
@@ -499,10 +501,10 @@ static bool rides(const pass *p, const gem_cuda_op *o)
            ((few_rows(p) && o > p->be->op && o[-1].joint) || p->source == GEM_CUDA_FROM_GATED);
 }
 
-static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted)
+static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted, bool top)
 {
     const gem_plan *plan = be->plan;
-    pass p = {.be = be, .n = n, .n_wanted = n_wanted};
+    pass p = {.be = be, .n = n, .n_wanted = n_wanted, .top = top};
     cudaError_t e = cudaSuccess;
     p.rows = (gem_cuda_rows){be->ids, be->ids + n, be->ids + 2 * n, be->ids + 3 * n};
     for (int b = 0; b < plan->n_bufs; b++)
@@ -634,27 +636,29 @@ static cudaError_t send_ids(gem_backend *be, const gem_batch *b, int32_t *n_want
 
 /* ---- graphs ---- */
 
-static cudaError_t capture(gem_backend *be, int32_t n)
+static cudaError_t capture(gem_backend *be, int32_t n, bool top)
 {
     cudaGraph_t graph = NULL;
+    cudaGraphExec_t *exec = &be->graph[top][n];
     cudaError_t e = cudaStreamBeginCapture(be->s.stream, cudaStreamCaptureModeThreadLocal), end;
     if (e) return e;
     be->s.pdl = be->launch == GEM_CUDA_LAUNCH_PDL;
-    e = enqueue(be, n, n);
+    e = enqueue(be, n, n, top);
     be->s.pdl = false;
     end = cudaStreamEndCapture(be->s.stream, &graph);
     if (!e) e = end;
-    if (!e) e = cudaGraphInstantiate(&be->graph[n], graph, 0);
-    if (!e) e = cudaGraphUpload(be->graph[n], be->s.stream);
+    if (!e) e = cudaGraphInstantiate(exec, graph, 0);
+    if (!e) e = cudaGraphUpload(*exec, be->s.stream);
     if (graph) cudaGraphDestroy(graph);
     return e;
 }
 
 gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logits, gem_error *err)
 {
-    const gem_plan *plan = be->plan;
     int32_t n = b->n_rows, n_wanted = 0;
+    bool top = false;
     cudaError_t e;
+    be->n_kept = 0;
     if (n < 1 || n > be->opt.n_batch)
         return gem_fail(err, GEM_E_ARG, "cuda: a batch of %d rows; 1 to %d are possible", n,
                         be->opt.n_batch);
@@ -663,8 +667,10 @@ gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logit
     if (b->n_seqs > be->n_seqs)
         return gem_fail(err, GEM_E_ARG, "cuda: %d sequences in a batch; at most %d are possible",
                         b->n_seqs, be->n_seqs);
-    for (int32_t r = 0; r < n; r++)
+    for (int32_t r = 0; r < n; r++) {
         n_wanted += b->want[r] != 0;
+        top |= (b->want[r] & GEM_WANT_TOP) != 0;
+    }
     if (n_wanted > be->opt.n_logits)
         return gem_fail(err, GEM_E_ARG, "cuda: %d rows want logits; at most %d can", n_wanted,
                         be->opt.n_logits);
@@ -677,19 +683,17 @@ gem_status gem_cuda_run(gem_backend *be, const gem_batch *b, const float **logit
     e = send_tables(be, b);
     if (!e) e = send_ids(be, b, &n_wanted);
     gem_cuda_mark_prepared(be);
-    if (!e && graph && !be->graph[n]) e = capture(be, n);
+    if (!e && graph && !be->graph[top][n]) e = capture(be, n, top);
     if (!e) e = gem_cuda_mark_begin(be);
-    if (!e) e = graph ? cudaGraphLaunch(be->graph[n], be->s.stream) : enqueue(be, n, n_wanted);
+    if (!e)
+        e = graph ? cudaGraphLaunch(be->graph[top][n], be->s.stream)
+                  : enqueue(be, n, n_wanted, top);
+    if (!e && top) e = gem_cuda_bring_wanted(be, b);
     if (!e) e = gem_cuda_mark_end(be);
     if (!e) e = cudaStreamSynchronize(be->s.stream);
     if (e) return gem_cuda_fail(err, e, "running a batch");
     gem_cuda_mark_done(be);
-    for (int32_t w = 0; w < n_wanted; w++) {
-        float *row = be->host_logits + (size_t)w * (size_t)be->ld_logits;
-        for (size_t i = 0; i < plan->n_suppress; i++)
-            if (plan->suppress[i] >= 0 && plan->suppress[i] < plan->n_vocab)
-                row[plan->suppress[i]] = -INFINITY;
-        logits[w] = row;
-    }
+    be->n_kept = top ? n_wanted : 0;
+    gem_cuda_hand_out(be, b, logits);
     return GEM_OK;
 }
