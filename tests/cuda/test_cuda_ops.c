@@ -504,7 +504,7 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
                  turns = GEM_CUDA_FEW * 8 * (size_t)a.kv_heads;
     float *q = any_floats(2 * qw, 0.3f), *k = any_floats(2 * kvw, 1), *v = any_floats(2 * kvw, 1),
           *norms = any_floats(2 * hd, 1), *cs = any_floats(2 * hd, 1);
-    uint16_t *noise = malloc(pool_bytes), *pool[2];
+    uint16_t *noise = malloc(pool_bytes), *pool[3];
     int32_t *table = malloc((size_t)n_pages * 4), ids[2] = {pos, 0};
     for (size_t i = 0; i < pool_bytes / 2; i++)
         noise[i] = (uint16_t)(any_u32() & 0xbbffu);
@@ -512,13 +512,13 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
         table[i] = n_pages - 1 - i;
     float *dq = device_copy(q, 2 * qw * 4), *dk = device_copy(k, 2 * kvw * 4),
           *dv = device_copy(v, 2 * kvw * 4), *dn = device_copy(norms, 2 * hd * 4),
-          *dcs = device_copy(cs, 2 * hd * 4), *out[2];
+          *dcs = device_copy(cs, 2 * hd * 4), *out[3];
     int32_t *d_table = device_copy(table, (size_t)n_pages * 4), *d_ids = device_copy(ids, 8);
     const gem_cuda_rows rows = {d_ids, d_ids, d_ids + 1, d_ids};
     float *partial = device_take(gem_cuda_partial_floats(a.heads, a.kv_heads, a.hd) * 4);
     int32_t *turn = device_take(turns * 4);
     DO(cudaMemset(turn, 0, turns * 4));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) { /* apart, alone, alone and merged in clusters */
         uint8_t *d_pool = device_copy(noise, pool_bytes);
         float *q_out = device_take(qw * 4), *dst = device_take((size_t)a.heads * hd * 4);
         gem_cuda_kv kv = {d_pool, d_table, n_pages, a.kv_heads, a.hd, a.window, true};
@@ -549,6 +549,7 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
                                     {0},
                                     NULL};
         if (i) queries.gate = raw.q;
+        s.cluster_merge = i == 2 && s.clusters;
         if (!i) DO(gem_cuda_append(&s, &raw, &kv, &rows, 1));
         DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, i ? &raw : NULL, 1, true, partial,
                                  turn));
@@ -559,14 +560,18 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
     }
     char label[64];
     snprintf(label, sizeof(label), "hd %d heads %d/%d", a.hd, a.heads, a.kv_heads);
-    report(memcmp(out[0], out[1], (size_t)a.heads * hd * 4) == 0, "alone attends", label, a.window,
-           pos, half, 0);
-    report(memcmp(pool[0], pool[1], pool_bytes) == 0, "alone appends", label, a.window, pos, half,
-           0);
+    s.cluster_merge = false;
+    for (int i = 1; i < 3; i++) {
+        report(memcmp(out[0], out[i], (size_t)a.heads * hd * 4) == 0,
+               i == 1 ? "alone attends" : "alone in clusters attends", label, a.window, pos, half,
+               0);
+        report(memcmp(pool[0], pool[i], pool_bytes) == 0, "alone appends", label, a.window, pos,
+               half, 0);
+    }
     cudaFree(dq), cudaFree(dk), cudaFree(dv), cudaFree(dn), cudaFree(dcs), cudaFree(d_table),
         cudaFree(d_ids), cudaFree(partial), cudaFree(turn);
     free(q), free(k), free(v), free(norms), free(cs), free(noise), free(table);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         free(out[i]), free(pool[i]);
 }
 

@@ -565,7 +565,7 @@ cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_
     const auto kernel = !raw        ? attend_mma<HD, false, false>
                         : q->clocks ? attend_mma<HD, true, true>
                                     : attend_mma<HD, true, false>;
-    const bool meets = raw && turn && fits_beside<HD, true>() && s->clusters &&
+    const bool meets = raw && turn && fits_beside<HD, true>() && s->cluster_merge &&
                        window_parts(kv->window, splits) <= CLUSTER;
     if (meets) grid = dim3(CLUSTER, places);
     const int bytes = meets ? most_bytes<HD>(GEM_MIN(group, QUERIES)) : own_bytes<HD>();
