@@ -428,6 +428,47 @@ static void chains(void)
     free(noise), free(f), free(table);
 }
 
+/* ---- the largest logits ---- */
+
+typedef struct top_case {
+    float *x;
+    int64_t vocab;
+    int32_t n;
+    uint32_t *groups;
+    gem_top *out; /* the host's, as in a run */
+} top_case;
+
+static cudaError_t top(void *ctx, int i)
+{
+    top_case *c = ctx;
+    (void)i;
+    return gem_cuda_top(&s, c->x, (c->vocab + 31) / 32 * 32, c->n, c->vocab, NULL, 0, c->groups,
+                        c->out);
+}
+
+/* Both kernels, over rows that are in L2: any values, and those that leave most to sort out. */
+static void tops(int64_t vocab)
+{
+    static const char *const kind[] = {"any", "equal", "ascending"};
+    const size_t floats = 8 * (size_t)((vocab + 31) / 32 * 32);
+    float *x = malloc(floats * 4);
+    top_case c = {.vocab = vocab};
+    DO(cudaMallocHost((void **)&c.out, 8 * sizeof(*c.out)));
+    c.groups = device_take(8 * (size_t)gem_cuda_top_groups(vocab) * 4);
+    for (int k = 0; k < 3; k++) {
+        for (size_t i = 0; i < floats; i++)
+            x[i] = k == 0 ? any_float(-30, 30) : k == 1 ? 1.0f : (float)(i % (size_t)vocab);
+        c.x = device_copy(x, floats * 4);
+        for (c.n = 1; c.n <= 8; c.n += 7)
+            for (int pdl = 0; pdl < 2; pdl++)
+                printf("{\"kernel\": \"top\", \"vocab\": %lld, \"values\": \"%s\", \"n\": %d, "
+                       "\"pdl\": %d, \"us\": %.2f}\n",
+                       (long long)vocab, kind[k], c.n, pdl, time_graph(top, &c, 40, pdl));
+        cudaFree(c.x);
+    }
+    cudaFree(c.groups), cudaFreeHost(c.out), free(x);
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -441,6 +482,11 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "attention") == 0) {
         attentions();
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "top") == 0) {
+        tops(262144);
+        tops(151936);
         return 0;
     }
     if (argc > 1 && strcmp(argv[1], "tiles") == 0) {
@@ -459,5 +505,6 @@ int main(int argc, char **argv)
     tiles(16384, 5376);
     tiles(5376, 21504);
     attentions();
+    tops(262144);
     return 0;
 }
