@@ -145,12 +145,6 @@ bool gem_scheduler_miss(gem_scheduler *s, const gem_job *j, gem_prefix_miss *out
     return !j->p.no_cache && gem_prefix_cache_miss(s->cache, p->tokens, p->n, out);
 }
 
-void gem_scheduler_counts(gem_scheduler *s, int *running, int *queued)
-{
-    *running = (int)atomic_load(&s->server->metrics.running);
-    *queued = (int)atomic_load(&s->server->metrics.queued);
-}
-
 json_t *gem_scheduler_slots(gem_scheduler *s)
 {
     json_t *out = json_array();

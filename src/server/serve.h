@@ -73,8 +73,6 @@ bool gem_scheduler_submit(gem_scheduler *s, gem_job *j, gem_fault *f);
 /* Where a job's first prompt parts from what memory holds; false: nowhere, or the cache is not
  * used. The model is open. */
 bool gem_scheduler_miss(gem_scheduler *s, const gem_job *j, gem_prefix_miss *out);
-/* Running and waiting answers. */
-void gem_scheduler_counts(gem_scheduler *s, int *running, int *queued);
 /* Array of slot objects, as llama.cpp's /slots. */
 json_t *gem_scheduler_slots(gem_scheduler *s);
 
