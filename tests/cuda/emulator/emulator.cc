@@ -23,7 +23,7 @@ uint3 gridDim, blockDim;
 namespace emulator
 {
 
-enum { STACK = SANITIZED ? 512 * 1024 : 64 * 1024, MOST_BARRIERS = 16 };
+enum { STACK = SANITIZED ? 128 * 1024 : 64 * 1024, MOST_BARRIERS = 16 };
 
 /* ---- state ---- */
 
@@ -635,6 +635,9 @@ static void start()
 
 static void prepare(thread &t, fiber &f)
 {
+#if SANITIZED
+    __asan_unpoison_memory_region(f.stack, STACK); /* the thread before never returned */
+#endif
     /* not all at the same place of their pages: they would share few lines of the caches */
     const size_t color = (size_t)(&t - threads.data()) * 832 % 16384;
     void **top = (void **)(f.stack + STACK - 64 - color);
