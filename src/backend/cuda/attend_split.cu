@@ -430,6 +430,7 @@ template <class E, int G> static cudaError_t raise_smem()
 cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s)
 {
     cudaError_t e = gem_cuda_slab_init(s);
+    if (!e) e = gem_cuda_chain_init(s);
     if (!e) e = gem_cuda_tile_init(s);
     if (!e) e = gem_cuda_flash_init(s);
     if (!e) e = gem_cuda_flash128_init(s);

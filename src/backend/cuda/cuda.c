@@ -84,9 +84,9 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
 /* Take the routes that `isa` names behind the instruction set; false: one is not known. */
 static bool read_route(gem_backend *be, const char *at, size_t len)
 {
-    static const char *const names[] = {"launch=pdl",  "launch=graph", "launch=stream",
-                                        "linear=blas", "linear=tile",  "attend=ref",
-                                        "delta=rows",  "weights=f16",  "merge=cluster"};
+    static const char *const names[] = {
+        "launch=pdl", "launch=graph", "launch=stream", "linear=blas",   "linear=tile",
+        "attend=ref", "delta=rows",   "weights=f16",   "merge=cluster", "chain=off"};
     size_t i = 0;
     while (i < ARRAY_LEN(names) && (strlen(names[i]) != len || memcmp(at, names[i], len) != 0))
         i++;
@@ -95,6 +95,7 @@ static bool read_route(gem_backend *be, const char *at, size_t len)
     be->attend_ref = be->attend_ref || i == 5;
     be->delta_rows = be->delta_rows || i == 6;
     be->keep_f16 = be->keep_f16 || i == 7;
+    be->chains = be->chains && i != 9;
     be->s.cluster_merge = be->s.cluster_merge || (i == 8 && be->s.clusters);
     return i < ARRAY_LEN(names);
 }
@@ -104,6 +105,7 @@ static gem_status read_isa(gem_backend *be, gem_error *err)
 {
     const char *at = be->opt.isa;
     size_t len = strlen(be->isa);
+    be->chains = be->s.clusters && !be->opt.exact;
     if (!at) return GEM_OK;
     bool known = true;
     if (strncmp(at, be->isa, len) == 0) at += len;
@@ -115,8 +117,8 @@ static gem_status read_isa(gem_backend *be, gem_error *err)
     return gem_fail(
         err, GEM_E_UNSUPPORTED,
         "cuda: instruction set %.64s; this device is %s, and behind it may stand "
-        ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref ,delta=rows ,weights=f16 and "
-        ",merge=cluster",
+        ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref ,delta=rows ,weights=f16 "
+        ",merge=cluster and ,chain=off",
         be->opt.isa, be->isa);
 }
 
@@ -194,8 +196,8 @@ static void take_work(gem_backend *be)
     }
     be->ld_logits = (int64_t)gem_round_up((uint64_t)p->n_vocab, 32);
     be->logits = take(be, (size_t)be->opt.n_logits * (size_t)be->ld_logits, sizeof(float));
-    be->top_groups = take(
-        be, (size_t)be->opt.n_logits * (size_t)gem_cuda_top_groups(p->n_vocab), sizeof(uint32_t));
+    be->top_groups = take(be, (size_t)be->opt.n_logits * (size_t)gem_cuda_top_groups(p->n_vocab),
+                          sizeof(uint32_t));
     be->never = take(be, p->n_suppress, sizeof(int32_t));
     be->head_part = take(be, (size_t)be->head_parts * few * (size_t)be->ld_logits, sizeof(float));
     be->summed.width = (int64_t)gem_round_up((uint64_t)p->d_model, 256);
@@ -224,6 +226,8 @@ static void take_work(gem_backend *be)
     be->attended.scale = take(be, few * (size_t)be->attended.width / 8, sizeof(float));
     be->partial = take(be, partial, sizeof(float));
     be->turn = take(be, be->turns, sizeof(int32_t));
+    be->n_sync = 2 * p->n_layers + 2;
+    be->sync = take(be, (size_t)be->n_sync, sizeof(*be->sync));
     be->wh_values =
         tiles ? GEM_MAX(GEM_MIN(WH_BYTES / sizeof(uint16_t), largest), GEM_CUDA_TILE * max_k) : 0;
     be->wh = take(be, be->wh_values, sizeof(uint16_t));
@@ -231,7 +235,7 @@ static void take_work(gem_backend *be)
     be->scale = take(be, padded, sizeof(float));
     be->blas_work = take(be, be->blas ? GEM_CUDA_BLAS_WORK_BYTES : 0, 1);
     be->table = take(be, (size_t)be->n_seqs * layers * (size_t)be->max_pages, sizeof(int32_t));
-    be->ids = take(be, 4 * rows, sizeof(int32_t));
+    be->ids = take(be, 4 * rows + 1, sizeof(int32_t));
     be->update = take(be, GEM_CUDA_MAX_UPDATES, sizeof(*be->update));
     be->block = take(be, 2 * GEM_CUDA_MAX_GROUPS * rows, sizeof(*be->block));
     be->rec = take(be, be->rec_ints, sizeof(int32_t));
@@ -312,7 +316,7 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
         if (!e) e = cudaMallocHost((void **)&be->host_rec, be->rec_ints * sizeof(int32_t));
         if (!e) memset(be->host_rec, 0, be->rec_ints * sizeof(int32_t));
     }
-    if (!e) e = cudaMallocHost((void **)&be->host_ids, rows * 4 * sizeof(int32_t));
+    if (!e) e = cudaMallocHost((void **)&be->host_ids, (rows * 4 + 1) * sizeof(int32_t));
     if (!e)
         e = cudaMallocHost((void **)&be->host_update,
                            GEM_CUDA_MAX_UPDATES * sizeof(*be->host_update));
@@ -335,10 +339,10 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
     memset(be->mirror, 0xff, tables * sizeof(int32_t)); /* -1, as the device has it */
     e = cudaMemsetAsync(be->table, 0xff, tables * sizeof(int32_t), be->s.stream);
     if (!e) e = cudaMemsetAsync(be->turn, 0, be->turns * sizeof(int32_t), be->s.stream);
+    if (!e) e = cudaMemsetAsync(be->sync, 0, (size_t)be->n_sync * sizeof(*be->sync), be->s.stream);
     if (!e && be->plan->n_suppress)
-        e = cudaMemcpyAsync(be->never, be->plan->suppress,
-                            be->plan->n_suppress * sizeof(int32_t), cudaMemcpyHostToDevice,
-                            be->s.stream);
+        e = cudaMemcpyAsync(be->never, be->plan->suppress, be->plan->n_suppress * sizeof(int32_t),
+                            cudaMemcpyHostToDevice, be->s.stream);
     for (int r = 0; r < be->plan->n_ropes && !e; r++) {
         size_t half = (size_t)be->plan->rope[r].n_dims / 2;
         double *freq = malloc(half * sizeof(double) + 1);

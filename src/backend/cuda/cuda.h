@@ -170,6 +170,33 @@ cudaError_t gem_cuda_linear_slab(const gem_cuda_stream *s, const gem_cuda_slab_o
                                  const gem_cuda_slab_in *in, const gem_cuda_slab_end *end,
                                  int32_t n);
 
+/* ---- chain_few.cu: products and sums of one row as one kernel ---- */
+
+enum { GEM_CUDA_CHAIN = 4 };
+/* A product, and the sum behind it. */
+typedef struct gem_cuda_step {
+    gem_cuda_slab_out out[GEM_LINEAR_MAX];
+    int n_out;
+    gem_cuda_slab_in in; /* packed or runs */
+    gem_cuda_slab_end end;
+    bool sums;
+    gem_cuda_sum sum; /* its dst is NULL */
+} gem_cuda_step;
+/* Where CTAs meet behind a step; zero at first. */
+typedef struct gem_cuda_meeting {
+    int32_t arrived, summed;
+    uint64_t words[32];
+} gem_cuda_meeting;
+typedef struct gem_cuda_sync {
+    gem_cuda_meeting meeting[GEM_CUDA_CHAIN];
+} gem_cuda_sync;
+bool gem_cuda_chain_takes(const gem_cuda_stream *s, const gem_cuda_step *step);
+bool gem_cuda_chain_sums(const gem_cuda_sum *sum);
+/* All of one type; the last step's sum is left out. sync: of this chain alone, and epoch (device):
+ * 1 at its first run, and one more at each. */
+cudaError_t gem_cuda_chain_few(const gem_cuda_stream *s, const gem_cuda_step *step, int n,
+                               gem_cuda_sync *sync, const int32_t *epoch);
+
 /* ---- linear_tile.cu: many rows, weights expanded to f16 ---- */
 /* xh[r][i] = f16(x[r][i] / scale[r]), scale a power of two that puts the row's maximum into
  * [512, 1024); rows n..n_padded become zeros. */
@@ -367,6 +394,7 @@ cudaError_t gem_cuda_seed(const gem_cuda_stream *s, uint8_t *pool, const gem_kv_
 cudaError_t gem_cuda_kernels_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_mma_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_slab_init(const gem_cuda_stream *s);
+cudaError_t gem_cuda_chain_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_flash_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_flash128_init(const gem_cuda_stream *s);
 cudaError_t gem_cuda_tile_init(const gem_cuda_stream *s);

@@ -25,6 +25,10 @@ typedef struct pass {
     bool in_xh;              /* the next product's rows stand in be->xh already */
     const gem_cuda_op *conv; /* left to the delta rule that comes next, or NULL */
     gem_cuda_qkv raw;        /* left to the attention that comes next, when raw.n_heads > 0 */
+    /* products and sums of one row that will be one kernel (chain_few.cu) */
+    bool chains;
+    gem_cuda_step step[GEM_CUDA_CHAIN];
+    int n_steps, n_chains;
 } pass;
 
 static gem_cuda_view plain(const gem_backend *be, gem_buf b)
@@ -97,6 +101,51 @@ static gem_cuda_slab_in slab_input(const pass *p, gem_buf src)
     return in;
 }
 
+/* Whether products and sums of a batch go by chains: a row alone, of which nobody asks for the time
+ * of single ops. */
+static bool chains_rows(const gem_backend *be, int32_t n, int32_t n_wanted)
+{
+    return n == 1 && n_wanted == 1 && be->chains && !gem_cuda_traces_ops(be) && !be->opt.layer_span;
+}
+
+/* Launch what waits to become one kernel. */
+static cudaError_t end_chain(pass *p)
+{
+    const gem_backend *be = p->be;
+    const int n = p->n_steps;
+    cudaError_t e = cudaSuccess;
+    p->n_steps = 0;
+    const bool chain = n > 1 && p->n_chains < be->n_sync;
+    if (chain)
+        e = gem_cuda_chain_few(&be->s, p->step, n, &be->sync[p->n_chains++], be->ids + 4);
+    for (int i = 0; i < n && !e; i++) {
+        const gem_cuda_step *step = &p->step[i];
+        if (!chain)
+            e = gem_cuda_linear_slab(&be->s, step->out, step->n_out, &step->in, &step->end, p->n);
+        if (!e && step->sums && (!chain || i + 1 == n))
+            e = gem_cuda_residual(&be->s, &step->sum, p->n);
+    }
+    return e;
+}
+
+/* A product by slabs: at once, or as a part of a chain. */
+static cudaError_t slab_product(pass *p, const gem_cuda_slab_out *out, int n_out,
+                                const gem_cuda_slab_in *in, const gem_cuda_slab_end *end)
+{
+    const gem_backend *be = p->be;
+    gem_cuda_step step = {.n_out = n_out, .in = *in};
+    if (end) step.end = *end;
+    memcpy(step.out, out, (size_t)n_out * sizeof(*out));
+    const bool takes = p->chains && gem_cuda_chain_takes(&be->s, &step);
+    cudaError_t e = cudaSuccess;
+    if (!takes || p->n_steps == GEM_CUDA_CHAIN ||
+        (p->n_steps && p->step[0].out[0].w->dtype != out[0].w->dtype))
+        e = end_chain(p);
+    if (e || !takes) return e ? e : gem_cuda_linear_slab(&be->s, out, n_out, in, end, p->n);
+    p->step[p->n_steps++] = step;
+    return e;
+}
+
 /* Up to GEM_CUDA_FEW rows, or exact mode with any number. */
 static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src, const target *t,
                               const gem_cuda_slab_end *end)
@@ -110,6 +159,7 @@ static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src,
         if (!w->slabs) {
             *t[i].view =
                 (gem_cuda_view){.data = t[i].y, .bias = o->bias[i], .ld = t[i].ld, .n_parts = 1};
+            if ((e = end_chain(p))) return e;
             e = gem_cuda_linear_exact(&be->s, w, be->buf[src], be->ld[src], p->n, t[i].y, t[i].ld);
             i++;
             continue;
@@ -124,7 +174,7 @@ static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src,
                                          .ld = t[j].ld,
                                          .n_parts = parts};
         const gem_cuda_slab_in in = slab_input(p, src);
-        e = gem_cuda_linear_slab(&be->s, out, count, &in, end, p->n);
+        e = slab_product(p, out, count, &in, end);
     }
     p->source = GEM_CUDA_FROM_ROWS;
     return e;
@@ -190,6 +240,7 @@ static cudaError_t linear_op(pass *p, const gem_cuda_op *o)
 static cudaError_t head(pass *p, const gem_cuda_op *o)
 {
     gem_backend *be = p->be;
+    p->chains = false; /* nothing follows that would run with it */
     gem_cuda_view v;
     cudaError_t e;
     const bool few = few_rows(p);
@@ -260,6 +311,8 @@ static cudaError_t qkv(pass *p, const gem_cuda_op *o)
         p->raw = a;
         return cudaSuccess;
     }
+    cudaError_t e = end_chain(p);
+    if (e) return e;
     return few_rows(p) ? gem_cuda_append(&be->s, &a, &kv, &p->rows, p->n)
                        : gem_cuda_append_many(&be->s, &a, &kv, &p->rows, p->n);
 }
@@ -423,6 +476,13 @@ static cudaError_t residual(pass *p, const gem_cuda_op *o)
         p->source = GEM_CUDA_FROM_RUNS;
         if (o->read_once && o[1].all_slabs) a.dst = NULL;
     }
+    if (p->n_steps && !p->step[p->n_steps - 1].sums && !a.dst && gem_cuda_chain_sums(&a)) {
+        p->step[p->n_steps - 1].sums = true;
+        p->step[p->n_steps - 1].sum = a;
+        return cudaSuccess;
+    }
+    const cudaError_t e = end_chain(p);
+    if (e) return e;
     return gem_cuda_residual(&be->s, &a, p->n);
 }
 
@@ -449,6 +509,8 @@ static cudaError_t glu(pass *p, const gem_cuda_op *o)
         return cudaSuccess;
     }
     p->view[b] = plain(be, b);
+    const cudaError_t e = end_chain(p);
+    if (e) return e;
     return gem_cuda_glu(&be->s, op->glu.act, gate, up, p->n, be->plan->buf_width[b], be->buf[b],
                         be->ld[b]);
 }
@@ -459,6 +521,10 @@ static cudaError_t one_op(pass *p, const gem_cuda_op *o)
     const gem_op *op = o->op;
     int64_t d = be->plan->d_model;
     gem_buf b;
+    const bool may_chain = op->kind == GEM_OP_LINEAR || op->kind == GEM_OP_RESIDUAL ||
+                           op->kind == GEM_OP_QKV || op->kind == GEM_OP_GLU;
+    const cudaError_t e = may_chain ? cudaSuccess : end_chain(p);
+    if (e) return e;
     switch (op->kind) {
     case GEM_OP_EMBED:
         b = op->embed.dst;
@@ -505,6 +571,7 @@ static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted, bool to
 {
     const gem_plan *plan = be->plan;
     pass p = {.be = be, .n = n, .n_wanted = n_wanted, .top = top};
+    p.chains = chains_rows(be, n, n_wanted);
     cudaError_t e = cudaSuccess;
     p.rows = (gem_cuda_rows){be->ids, be->ids + n, be->ids + 2 * n, be->ids + 3 * n};
     for (int b = 0; b < plan->n_bufs; b++)
@@ -521,7 +588,7 @@ static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted, bool to
             plan->op[i].layer != plan->op[i + 1].layer)
             e = cudaStreamSynchronize(be->s.stream);
     }
-    return e;
+    return e ? e : end_chain(&p);
 }
 
 /* ---- what goes up ---- */
@@ -628,8 +695,10 @@ static cudaError_t send_ids(gem_backend *be, const gem_batch *b, int32_t *n_want
         row_of[r] = 0;
         if (b->want[r]) row_of[(*n_wanted)++] = r;
     }
-    e = cudaMemcpyAsync(be->ids, be->host_ids, (size_t)n * 4 * sizeof(int32_t),
-                        cudaMemcpyHostToDevice, be->s.stream);
+    size_t up = (size_t)n * 4;
+    if (chains_rows(be, n, *n_wanted)) be->host_ids[up++] = (int32_t)++be->epoch;
+    e = cudaMemcpyAsync(be->ids, be->host_ids, up * sizeof(int32_t), cudaMemcpyHostToDevice,
+                        be->s.stream);
     if (e || n <= GEM_CUDA_FEW) return e;
     return send_blocks(be, b, *n_wanted);
 }
