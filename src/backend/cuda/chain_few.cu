@@ -185,17 +185,17 @@ __global__ void __launch_bounds__(THREADS, 1) chain_few(const __grid_constant__ 
         if (lane < 2) shared.what[warp * 2 + lane] = -1;
         __syncthreads();
 
-        float acc[4] = {};
+        slab_sums<T, 1> total;
+        total.clear();
         int32_t tile = line.from / len, ks = line.from - tile * len;
         const int32_t first = tile;
         bool whole = ks == 0; /* this tile began in this warp */
-        const uint32_t rows = shared_at(s.rows) + lane / 8 * 16;
+        const uint32_t rows = shared_at(s.rows) + octet_at<1>(lane % 8 * 4 + lane / 8);
 #pragma unroll 1
         for (int32_t i = line.from; i < line.to; i++) {
             slab<T> x;
-            float v[4];
             await(bar + 8 * stage, parity);
-            x.load(ring + stage * bytes, lane);
+            x.template load<true>(ring + stage * bytes, lane);
             __syncwarp();
             if (to_come.left > 0) {
                 if (lane == 0)
@@ -203,14 +203,14 @@ __global__ void __launch_bounds__(THREADS, 1) chain_few(const __grid_constant__ 
                 to_come.advance(a);
             }
             if (++stage == a.stages) stage = 0, parity ^= 1;
-            x.multiply(rows + 512 * ks, s.sums + sum_bytes(T) * ks, lane % 4, v);
             const float scale = s.scale[ks];
-            acc[0] = fmaf(v[0], scale, acc[0]);
-            acc[2] = fmaf(v[2], scale, acc[2]);
+            total.add(x, rows + 512 * ks, s.sums + sum_bytes(T) * ks, lane % 4, scale, scale);
             const bool ends = ++ks == len;
             if (!ends && i + 1 < line.to) continue;
-            end_tile<1>(w, line.mine, line.slice, shared, tile, first, ends && whole, acc);
-            acc[0] = acc[2] = 0;
+            float value[4];
+            total.values(value);
+            end_tile<1>(w, line.mine, line.slice, shared, tile, first, ends && whole, value);
+            total.clear();
             tile++;
             ks = 0;
             whole = true;

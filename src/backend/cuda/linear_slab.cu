@@ -126,28 +126,29 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     } else if (FROM == GEM_CUDA_FROM_PACKED) {
         put_packed<T, N>(own, a.in.packed, n_runs, first_slab, warp, lane);
     } else if (a.in.from == GEM_CUDA_FROM_GATED)
-        put_gated<T>(own, a.in, n_runs, first_slab, warp, lane);
+        put_gated<T, N>(own, a.in, n_runs, first_slab, warp, lane);
     else
-        put_rows<T>(own, a.in.a, n_runs, first_slab, warp, lane);
+        put_rows<T, N>(own, a.in.a, n_runs, first_slab, warp, lane);
     fill(a.stages);
     if (lane < 2) shared.what[warp * 2 + lane] = -1;
     __syncthreads();
 
-    float acc[4] = {};
+    slab_sums<T, N> sum;
+    sum.clear();
     int32_t tile = first_tile, ks = first_ks;
     bool whole = ks == 0; /* this tile began in this warp */
     int stage = 0;
     uint32_t parity = 0;
-    const uint32_t rows = shared_at(s.rows) + (N > 1 ? lane % 8 * s.row_ld : 0) + lane / 8 * 16;
+    const uint32_t rows = shared_at(s.rows) + (N > 1 ? lane % 8 * s.row_ld + lane / 8 * 16
+                                                     : octet_at<N>(lane % 8 * 4 + lane / 8));
     const uint8_t *sums = s.sums + (N > 1 ? g * s.sum_ld : 0);
 
 #pragma unroll 1
     for (int32_t i = from; i < to; i++) {
         slab<T> w;
-        float v[4];
 #if __CUDA_ARCH__ >= 900
         await(bar + 8 * stage, parity);
-        w.load(ring + stage * bytes, lane);
+        w.template load<N == 1>(ring + stage * bytes, lane);
         __syncwarp();
         if (left > 0) {
             if (lane == 0) fetch(slots + stage * bytes, next, bytes, bar + 8 * stage, policy);
@@ -155,7 +156,7 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
         }
 #else
         await_group(a.stages);
-        w.load(ring + stage * bytes, lane);
+        w.template load<N == 1>(ring + stage * bytes, lane);
         __syncwarp();
         if (left > 0) {
             fetch_lanes(ring + stage * bytes, next, bytes, lane);
@@ -164,19 +165,15 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
         copy_commit();
 #endif
         if (++stage == a.stages) stage = 0, parity ^= 1;
-        w.multiply(rows + 512 * ks, sums + sum_bytes(T) * ks, t, v);
-        float s0 = s.scale[(N > 1 ? 2 * t * len : 0) + ks];
-        float s1 = N > 1 ? s.scale[(2 * t + 1) * len + ks] : s0;
-        acc[0] = fmaf(v[0], s0, acc[0]);
-        acc[2] = fmaf(v[2], s0, acc[2]);
-        if (N > 1) {
-            acc[1] = fmaf(v[1], s1, acc[1]);
-            acc[3] = fmaf(v[3], s1, acc[3]);
-        }
+        const float s0 = s.scale[(N > 1 ? 2 * t * len : 0) + ks],
+                    s1 = N > 1 ? s.scale[(2 * t + 1) * len + ks] : s0;
+        sum.add(w, rows + 512 * ks, sums + sum_bytes(T) * ks, t, s0, s1);
         const bool ends = ++ks == len;
         if (!ends && i + 1 < to) continue;
-        end_tile<N>(a, mine, own_slice, shared, tile, first_tile, ends && whole, acc);
-        acc[0] = acc[1] = acc[2] = acc[3] = 0;
+        float value[4];
+        sum.values(value);
+        end_tile<N>(a, mine, own_slice, shared, tile, first_tile, ends && whole, value);
+        sum.clear();
         tile++;
         ks = 0;
         whole = true;

@@ -14,11 +14,21 @@ struct acts {
     int row_ld, sum_ld, slabs;
 };
 
+/* An octet of run ks to its place. */
+template <int T, int N>
+__device__ inline void put_octet(const acts &s, int row, int ks, uint4 h, int lane)
+{
+    const __half2 f = __float2half2_rn(octet_scale<T>(lane & 1));
+    const __half2 x[4] = {__hmul2(*(__half2 *)&h.x, f), __hmul2(*(__half2 *)&h.y, f),
+                          __hmul2(*(__half2 *)&h.z, f), __hmul2(*(__half2 *)&h.w, f)};
+    *(uint4 *)(s.rows + row * s.row_ld + 512 * ks + octet_at<N>(lane)) = *(const uint4 *)x;
+}
+
 /* A run by a warp, an octet a lane; `back` undoes the scale it stands under. */
-template <int T>
+template <int T, int N>
 __device__ inline void put_octets(const acts &s, int row, int ks, uint4 h, float back, int lane)
 {
-    *(uint4 *)(s.rows + row * s.row_ld + 512 * ks + 16 * lane) = h;
+    put_octet<T, N>(s, row, ks, h, lane);
     const float2 a = __half22float2(*(const __half2 *)&h.x), b = __half22float2(*(__half2 *)&h.y),
                  c = __half22float2(*(const __half2 *)&h.z), d = __half22float2(*(__half2 *)&h.w);
     float sum = ((a.x + a.y) + (b.x + b.y)) + ((c.x + c.y) + (d.x + d.y));
@@ -33,7 +43,7 @@ __device__ inline void put_octets(const acts &s, int row, int ks, uint4 h, float
 }
 
 /* A run of f32, 8 values a lane. */
-template <int T>
+template <int T, int N>
 __device__ inline void put_run(const acts &s, int row, int ks, float4 a, float4 b, int lane)
 {
     const float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
@@ -45,12 +55,12 @@ __device__ inline void put_run(const acts &s, int row, int ks, float4 a, float4 
 #pragma unroll
     for (int i = 0; i < 4; i++)
         h[i] = __floats2half2_rn(v[2 * i] * f, v[2 * i + 1] * f);
-    put_octets<T>(s, row, ks, *(uint4 *)h, inverse(f), lane);
+    put_octets<T, N>(s, row, ks, *(uint4 *)h, inverse(f), lane);
 }
 
 /* Runs i, i + 16, ... of the n_runs = rows x slabs, slab0 being the first. Not in line, nor what
  * follows: off the path of decode, whose code should be short (linear_slab.cu). */
-template <int T>
+template <int T, int N>
 __device__ __noinline__ void put_rows(const acts &s, const gem_cuda_view &v, int n_runs, int slab0,
                                       int warp, int lane)
 {
@@ -62,12 +72,12 @@ __device__ __noinline__ void put_rows(const acts &s, const gem_cuda_view &v, int
         const bool is[2] = {true, true};
         float4 u[2];
         view_at4<2>(v, row, at, is, u);
-        put_run<T>(s, row, run, u[0], u[1], lane);
+        put_run<T, N>(s, row, run, u[0], u[1], lane);
     }
 }
 
 /* The same of act(a) * b. */
-template <int T>
+template <int T, int N>
 __device__ __noinline__ void put_gated(const acts &s, const gem_cuda_slab_in &in, int n_runs,
                                        int slab0, int warp, int lane)
 {
@@ -85,7 +95,7 @@ __device__ __noinline__ void put_gated(const acts &s, const gem_cuda_slab_in &in
             u[j] =
                 make_float4(activate(in.act, u[j].x) * w[j].x, activate(in.act, u[j].y) * w[j].y,
                             activate(in.act, u[j].z) * w[j].z, activate(in.act, u[j].w) * w[j].w);
-        put_run<T>(s, row, run, u[0], u[1], lane);
+        put_run<T, N>(s, row, run, u[0], u[1], lane);
     }
 }
 
@@ -124,7 +134,7 @@ __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n
             const __half2 f = __float2half2_rn(own[u] * inverse(top));
             __half2 x[4] = {__hmul2(*(__half2 *)&h[u].x, f), __hmul2(*(__half2 *)&h[u].y, f),
                             __hmul2(*(__half2 *)&h[u].z, f), __hmul2(*(__half2 *)&h[u].w, f)};
-            put_octets<T>(s, row, ks, *(uint4 *)x, top, lane);
+            put_octets<T, N>(s, row, ks, *(uint4 *)x, top, lane);
             wrap(row, ks += SLAB_WARPS);
         }
     }
@@ -158,8 +168,7 @@ __device__ inline void put_runs(const acts &s, const gem_cuda_runs &p, int n, in
             if (k0 + u * EACH < s.slabs) x[u] = __ldcg(h + 32 * (k0 + u * EACH));
 #pragma unroll
         for (int u = 0; u < U; u++)
-            if (k0 + u * EACH < s.slabs)
-                *(uint4 *)(s.rows + row * s.row_ld + 512 * (k0 + u * EACH) + 16 * lane) = x[u];
+            if (k0 + u * EACH < s.slabs) put_octet<T, N>(s, row, k0 + u * EACH, x[u], lane);
     }
     if (i < s.slabs) s.scale[row * s.slabs + i] = scale;
     if (i < s.slabs * CHUNKS) *(uint4 *)(s.sums + row * s.sum_ld + 16 * i) = of_sums;

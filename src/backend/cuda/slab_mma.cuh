@@ -1,7 +1,16 @@
 /* slab_mma.cuh - a slab (slab.cuh) in the registers of a warp, and its product with activations
  * that stand in shared memory as rows of f16. Quants enter m16n8k16 as subnormal f16 numbers,
  * without arithmetic; the f32 sum of a block is scaled by its f32 scale; offsets and minima are one
- * more product with the block sums of the activations. */
+ * more product with the block sums of the activations.
+ *
+ * Eight rows are the eight columns of a product. Of one row, the eight columns are its eight blocks
+ * of a slab: a product of a block of weights is right in that block's column, the others are
+ * dropped, so that activations are loaded once a slab and lane t scales blocks 2 t and 2 t + 1
+ * alone. Sums run by these four classes of blocks in both cases, so the bits are the same.
+ *
+ * What bounds the loop over slabs is neither memory nor the tensor cores but integer steps and the
+ * bandwidth of shared memory: nibbles j = 1, 3 are left where they stand, 16 times too large, and
+ * their activations are 16 times smaller. */
 #ifndef GEM_CUDA_SLAB_MMA_CUH
 #define GEM_CUDA_SLAB_MMA_CUH
 
@@ -29,20 +38,24 @@ __device__ inline uint32_t bytes_f16(uint32_t w, int i, float bias)
 /* A slab in registers, as lane l sees it. */
 template <int T> struct slab {
     static constexpr int Q = slab_extra(T) / 512;
+    static constexpr bool PLAIN = T == GEM_DTYPE_Q4_0 || T == GEM_DTYPE_Q8_0;
     uint4 q[Q];
     uint4 e[2];       /* 16 bytes of scales of rows g and g + 8 */
     uint32_t pair[2]; /* Q4_0, Q8_0: d of blocks 2t, 2t + 1 of both rows; Q6_K: d of both rows */
 
-    __device__ void load(const uint8_t *p, int lane)
+    /* ONE: for the product of one row alone */
+    template <bool ONE = false> __device__ void load(const uint8_t *p, int lane)
     {
         const int g = lane / 4, t = lane % 4;
 #pragma unroll
         for (int i = 0; i < Q; i++)
             q[i] = *(const uint4 *)(p + 512 * i + 16 * lane);
         p += slab_extra(T);
-        e[0] = *(const uint4 *)(p + 16 * g);
-        e[1] = *(const uint4 *)(p + 16 * g + 128);
-        if (T == GEM_DTYPE_Q4_0 || T == GEM_DTYPE_Q8_0) {
+        if (!ONE || !PLAIN) {
+            e[0] = *(const uint4 *)(p + 16 * g);
+            e[1] = *(const uint4 *)(p + 16 * g + 128);
+        }
+        if (PLAIN) {
             pair[0] = *(const uint32_t *)(p + 16 * g + 4 * t);
             pair[1] = *(const uint32_t *)(p + 16 * g + 128 + 4 * t);
         } else if (T == GEM_DTYPE_Q6_K) {
@@ -132,74 +145,198 @@ template <int T> struct slab {
         return *(const uint32_t *)&h;
     }
 
-    /* sum over the slab of weight x activation: acts: shared address of octet lane / 8 of block 0
-     * in row lane % 8, sums: of this lane's row's block sums. Elements: (row g, col 2t), (g, 2t +
-     * 1), (g + 8, 2t), (g + 8, 2t + 1). */
-    __device__ void multiply(uint32_t acts, const uint8_t *sums, int t, float out[4]) const
+    /* That pair as the product takes it: 16 times as large for odd j, but for Q8_0. */
+    __device__ uint32_t operand(int b, int j, int up) const
     {
-        float part[4] = {}, corr[4] = {};
-        uint32_t scales[2][2]; /* K types: eight 6-bit scales of both rows */
-        if (T == GEM_DTYPE_Q4_K || T == GEM_DTYPE_Q5_K)
-            for (int u = 0; u < 2; u++) {
-                scales[u][0] = e[u].y & 0x3f3f3f3fu;
-                scales[u][1] = (e[u].w & 0x0f0f0f0fu) | (e[u].y >> 2 & 0x30303030u);
-            }
+        if (T == GEM_DTYPE_Q8_0) {
+            const uint32_t w = up ? (j < 2 ? q[b].z : q[b].w) : (j < 2 ? q[b].x : q[b].y);
+            return __byte_perm(w, 0, j % 2 ? 0x4341u : 0x4240u);
+        }
+        const uint4 &v = q[b / 2];
+        const uint32_t w = b % 2 ? (up ? v.w : v.z) : (up ? v.y : v.x);
+        uint32_t out = (j < 2 ? w : w >> 8) & (j % 2 ? 0x00f000f0u : 0x000f000fu);
+        const auto bits = [&](uint32_t h, int from,
+                              uint32_t mask) { /* behind the nibble */
+                                               const int to = j % 2 ? 8 : 4;
+                                               out |= (from >= to ? h >> (from - to)
+                                                                  : h << (to - from)) &
+                                                      (j % 2 ? mask << 4 : mask);
+        };
+        if (T == GEM_DTYPE_Q5_K) {
+            const uint4 &p = q[Q - 1];
+            bits(b / 4 ? (up ? p.w : p.z) : (up ? p.y : p.x), 4 * (b % 4) + j, 0x00100010u);
+        }
+        if (T == GEM_DTYPE_Q6_K) {
+            const uint4 &p = q[Q - 2 + b / 4];
+            bits(b / 2 % 2 ? (up ? p.w : p.z) : (up ? p.y : p.x), 2 * (4 * (b % 2) + j),
+                 0x00300030u);
+        }
+        return out;
+    }
+};
+
+/* What octets of activations are multiplied by when they go to shared memory; odd: of a block. */
+template <int T> __device__ inline float octet_scale(int odd)
+{
+    return T != GEM_DTYPE_Q8_0 && odd ? 0.0625f : 1.0f;
+}
+/* Where octet o of a run of 256 stands: of one row so that ldmatrix meets every bank once. */
+template <int N> __device__ inline int octet_at(int o)
+{
+    return 16 * (N == 1 ? o ^ (o >> 3 & 3) : o);
+}
+
+/* The sums of a warp over slabs of a tile: rows g and g + 8, columns 2 t and 2 t + 1 of eight rows
+ * (N = 8), or one row's (N = 1; then all lanes of a group of four have the value). */
+template <int T, int N> struct slab_sums {
+    static constexpr int CLASSES = N == 1 ? 1 : 4; /* of blocks; of one row the lane's own */
+    static constexpr int SUBS = T == GEM_DTYPE_Q6_K ? 2 : 1; /* scales a block */
+    static constexpr bool MINIMA = T == GEM_DTYPE_Q4_K || T == GEM_DTYPE_Q5_K;
+    float main[CLASSES][4], off[4]; /* [rows][columns] */
+
+    __device__ void clear()
+    {
 #pragma unroll
-        for (int b = 0; b < 8; b++) {
-            const uint4 x = ldmatrix4_plain(acts + 64 * b); /* pair t of octets 0 to 3 in row g */
-            float d[4] = {}, d2[4] = {};
-            mma16816(d, pair_of(b, 0, 0), pair_of(b, 0, 1), pair_of(b, 1, 0), pair_of(b, 1, 1), x.x,
-                     x.y);
-            float *second = T == GEM_DTYPE_Q6_K ? d2 : d;
-            mma16816(second, pair_of(b, 2, 0), pair_of(b, 2, 1), pair_of(b, 3, 0), pair_of(b, 3, 1),
-                     x.z, x.w);
+        for (int i = 0; i < 4; i++) {
+            off[i] = 0;
 #pragma unroll
-            for (int u = 0; u < 2; u++) {
-                if (T == GEM_DTYPE_Q6_K) {
-                    float s0 = scale_i8(2 * b, u), s1 = scale_i8(2 * b + 1, u);
-                    part[2 * u] = fmaf(s1, d2[2 * u], fmaf(s0, d[2 * u], part[2 * u]));
-                    part[2 * u + 1] =
-                        fmaf(s1, d2[2 * u + 1], fmaf(s0, d[2 * u + 1], part[2 * u + 1]));
-                    continue;
-                }
-                float s = T == GEM_DTYPE_Q4_K || T == GEM_DTYPE_Q5_K
-                              ? byte_f32(scales[u][b / 4], b % 4)
-                              : scale_f16(b, u);
-                part[2 * u] = fmaf(s, d[2 * u], part[2 * u]);
-                part[2 * u + 1] = fmaf(s, d[2 * u + 1], part[2 * u + 1]);
+            for (int c = 0; c < CLASSES; c++)
+                main[c][i] = 0;
+        }
+    }
+
+    /* The scale of block b, sub-block i, row g + 8 u; of one row: b = 0, 1 for 2 t, 2 t + 1. */
+    __device__ static float scale(const slab<T> &w, int b, int i, int u, int t)
+    {
+        if (N > 1 && slab<T>::PLAIN) return w.scale_f16(b, u);
+        if (N > 1 && T == GEM_DTYPE_Q6_K) return w.scale_i8(2 * b + i, u);
+        const uint4 &e = w.e[u];
+        if (T == GEM_DTYPE_Q6_K) {
+            const uint32_t word = t < 2 ? (t ? e.y : e.x) : (t == 2 ? e.z : e.w);
+            return byte_f32(word ^ 0x80808080u, 2 * b + i) - 128.0f;
+        }
+        if (slab<T>::PLAIN) {
+            const float2 d = __half22float2(*(const __half2 *)&w.pair[u]);
+            return b ? d.y : d.x;
+        }
+        const uint32_t low = e.y & 0x3f3f3f3fu,
+                       high = (e.w & 0x0f0f0f0fu) | (e.y >> 2 & 0x30303030u);
+        if (N > 1) return byte_f32(b < 4 ? low : high, b % 4);
+        return byte_f32((t < 2 ? low : high) >> (t % 2 * 16), b);
+    }
+
+    /* A slab. acts: shared; of one row the lane's address of octet_at, of eight that of octet
+     * lane / 8 of block 0 in row lane % 8. sums: of this lane's row's block sums. s: of the
+     * columns' activations. */
+    __device__ __forceinline__ void add(const slab<T> &w, uint32_t acts, const uint8_t *sums, int t,
+                                        float s0, float s1)
+    {
+        const float two24 = 16777216.0f, up[2] = {s0 * two24, s1 * two24};
+        float own[2][SUBS][2], part[4] = {};
+        uint4 x;
+        if (N == 1) {
+            x = ldmatrix4_plain(acts); /* pair t of octets 0 to 3 of block g */
+#pragma unroll
+            for (int i = 0; i < 4 * SUBS; i++)
+                own[i & 1][i >> 2][i >> 1 & 1] = scale(w, i & 1, i >> 2, i >> 1 & 1, t);
+        }
+        float d_row[2] = {1, 1}, m_row[2] = {1, 1};
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            if (MINIMA) {
+                const float2 d = __half22float2(*(const __half2 *)&w.e[u].x); /* d, dmin */
+                d_row[u] = d.x, m_row[u] = d.y;
+            } else if (T == GEM_DTYPE_Q6_K) {
+                d_row[u] = __half2float(__ushort_as_half((unsigned short)w.pair[u]));
+                m_row[u] = d_row[u];
             }
         }
+#pragma unroll
+        for (int b = 0; b < 8; b++) {
+            if (N > 1) x = ldmatrix4_plain(acts + 64 * b); /* of row g */
+            float d[SUBS][4] = {};
+            mma16816(d[0], w.operand(b, 0, 0), w.operand(b, 0, 1), w.operand(b, 1, 0),
+                     w.operand(b, 1, 1), x.x, x.y);
+            mma16816(d[SUBS - 1], w.operand(b, 2, 0), w.operand(b, 2, 1), w.operand(b, 3, 0),
+                     w.operand(b, 3, 1), x.z, x.w);
+#pragma unroll
+            for (int i = 0; i < SUBS; i++) {
+                const bool first = b % 2 == 0 && i == 0; /* of its class */
+#pragma unroll
+                for (int u = 0; u < 2; u++) {
+                    if (N == 1) { /* in column b */
+                        const float y = d[i][2 * u + b % 2], f = own[b % 2][i][u];
+                        if (t == b / 2) part[2 * u] = first ? f * y : fmaf(f, y, part[2 * u]);
+                        continue;
+                    }
+                    const float f = scale(w, b, i, u, t);
+#pragma unroll
+                    for (int c = 0; c < 2; c++)
+                        part[2 * u + c] =
+                            first ? f * d[i][2 * u + c] : fmaf(f, d[i][2 * u + c], part[2 * u + c]);
+                }
+            }
+            if (N > 1 && b % 2) add_class(main[CLASSES > 1 ? b / 2 : 0], part, d_row, up);
+        }
+        if (N == 1) add_class(main[0], part, d_row, up);
+
         const uint32_t *hi = (const uint32_t *)sums;
-        const float two24 = 16777216.0f;
+        float corr[4] = {};
         if (T == GEM_DTYPE_Q6_K) {
             uint32_t a[4];
             for (int u = 0; u < 2; u++) { /* scales 2t, 2t + 1 and 8 + 2t, 9 + 2t */
-                uint32_t lo_w = (t < 2 ? e[u].x : e[u].y) ^ 0x80808080u;
-                uint32_t hi_w = (t < 2 ? e[u].z : e[u].w) ^ 0x80808080u;
+                uint32_t lo_w = (t < 2 ? w.e[u].x : w.e[u].y) ^ 0x80808080u;
+                uint32_t hi_w = (t < 2 ? w.e[u].z : w.e[u].w) ^ 0x80808080u;
                 a[u] = t % 2 ? bytes_f16(lo_w, 2, 1152.0f) : bytes_f16(lo_w, 0, 1152.0f);
                 a[2 + u] = t % 2 ? bytes_f16(hi_w, 2, 1152.0f) : bytes_f16(hi_w, 0, 1152.0f);
             }
             mma16816(corr, a[0], a[1], a[2], a[3], hi[t], hi[4 + t]);
             mma16816(corr, a[0], a[1], a[2], a[3], hi[8 + t], hi[12 + t]);
-            for (int i = 0; i < 4; i++)
-                out[i] = __half2float(__ushort_as_half((unsigned short)pair[i / 2])) *
-                         fmaf(-32.0f, corr[i], two24 * part[i]);
-        } else if (T == GEM_DTYPE_Q4_K || T == GEM_DTYPE_Q5_K) {
+        } else if (MINIMA) {
             uint32_t a[2];
             for (int u = 0; u < 2; u++) { /* minima 2t, 2t + 1 */
-                uint32_t m = t < 2 ? e[u].z & 0x3f3f3f3fu
-                                   : (e[u].w >> 4 & 0x0f0f0f0fu) | (e[u].z >> 2 & 0x30303030u);
+                uint32_t m = t < 2 ? w.e[u].z & 0x3f3f3f3fu
+                                   : (w.e[u].w >> 4 & 0x0f0f0f0fu) | (w.e[u].z >> 2 & 0x30303030u);
                 a[u] = t % 2 ? bytes_f16(m, 2, 1024.0f) : bytes_f16(m, 0, 1024.0f);
             }
             mma16816(corr, a[0], a[1], a[0], a[1], hi[t], hi[4 + t]);
-            for (int i = 0; i < 4; i++) {
-                float2 d = __half22float2(*(const __half2 *)&e[i / 2].x); /* d, dmin */
-                out[i] = fmaf(-d.y, corr[i], d.x * (two24 * part[i]));
-            }
         } else {
-            mma16816(corr, pair[0], pair[1], pair[0], pair[1], hi[t], hi[4 + t]);
-            for (int i = 0; i < 4; i++)
-                out[i] = fmaf(T == GEM_DTYPE_Q8_0 ? -128.0f : -8.0f, corr[i], two24 * part[i]);
+            mma16816(corr, w.pair[0], w.pair[1], w.pair[0], w.pair[1], hi[t], hi[4 + t]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (!slab<T>::PLAIN) corr[i] *= m_row[i / 2];
+            off[i] = fmaf(corr[i], i % 2 ? s1 : s0, off[i]);
+        }
+    }
+
+    __device__ static void add_class(float sum[4], const float part[4], const float d_row[2],
+                                     const float up[2])
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i += N == 1 ? 2 : 1)
+            sum[i] = fmaf(slab<T>::PLAIN ? part[i] : d_row[i / 2] * part[i], up[i % 2], sum[i]);
+    }
+
+    /* By the whole warp. One row: value[0] and value[2]. */
+    __device__ void values(float value[4]) const
+    {
+        const float offset = T == GEM_DTYPE_Q4_0   ? -8.0f
+                             : T == GEM_DTYPE_Q8_0 ? -128.0f
+                             : T == GEM_DTYPE_Q6_K ? -32.0f
+                                                   : -1.0f;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float sum = main[0][i];
+            if (N == 1) {
+                if (i % 2) continue;
+                sum += __shfl_xor_sync(~0u, sum, 1);
+                sum += __shfl_xor_sync(~0u, sum, 2);
+            } else {
+                sum = (sum + main[CLASSES > 1][i]) +
+                      (main[CLASSES > 2 ? 2 : 0][i] + main[CLASSES - 1][i]);
+            }
+            value[i] = fmaf(offset, off[i], sum);
         }
     }
 };
