@@ -1,7 +1,8 @@
 /* bench_cuda_streams.c - tokens a second of 1, 2, 4 and 8 sequences that decode side by side behind
  * a shared prompt, each token drawn greedily: where the logits are, or from all of them on the
- * host. usage: bench_cuda_streams MODEL DEPTH [TOKENS]. One JSON line a count and way; run_ms: of a
- * step, what the batch takes, the rest is drawing. The tokens of both ways must be equal. */
+ * host. usage: bench_cuda_streams MODEL DEPTH [TOKENS [ISA]]. One JSON line a count and way;
+ * run_ms: of a step, what the batch takes, the rest is drawing. The tokens of both ways must be
+ * equal. */
 #include "runtime/engine.h"
 
 #include <stdio.h>
@@ -74,7 +75,8 @@ int main(int argc, char **argv)
                            .n_ctx = depth + n + 64,
                            .n_batch = 2048,
                            .n_sessions = MOST + 1,
-                           .kv_type = GEM_KV_F16};
+                           .kv_type = GEM_KV_F16,
+                           .isa = argc > 4 ? argv[4] : NULL};
     const gem_engine_options e = {.n_logits = MOST, .ops = gem_backend_find("cuda")};
     int32_t *tokens = calloc((size_t)depth + 1, sizeof(*tokens));
     for (int32_t i = 0; i <= depth; i++)
