@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(THREADS, 1) chain_few(const __grid_constant__ 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int cta = (int)blockIdx.x, n_ctas = (int)gridDim.x;
     uint8_t *ring = smem + (size_t)warp * (size_t)(a.stages * bytes);
-    const pieces_of shared = {(float *)(smem + a.at.red), (int32_t *)(smem + a.at.pieces)};
+    const pieces_of shared = {(float *)(smem + a.at.red), (job *)(smem + a.at.jobs)};
     const uint32_t bar = shared_at(smem + a.at.bars) + 8 * (uint32_t)(warp * a.stages);
     const uint32_t slots = shared_at(ring);
     acts s = {};
@@ -157,6 +157,8 @@ __global__ void __launch_bounds__(THREADS, 1) chain_few(const __grid_constant__ 
 #pragma unroll 1
     for (int p = 0; p < a.n; p++) {
         const product &w = a.step[p];
+        const warp_line line(w);
+        plan_jobs<1>(w, line, shared);
         if (p > 0) {
             gem_cuda_meeting *before = &a.sync->meeting[p - 1];
             const uint32_t all = epoch * (uint32_t)n_ctas;
@@ -175,14 +177,12 @@ __global__ void __launch_bounds__(THREADS, 1) chain_few(const __grid_constant__ 
                 await_count(sum ? &before->summed : &before->arrived, sum ? epoch * SUM_CTAS : all);
             __syncthreads();
         }
-        const warp_line line(w);
         const int32_t len = line.mine.len, slab0 = line.mine.slab0;
         s.slabs = len;
         if (w.in.from == GEM_CUDA_FROM_RUNS)
             put_runs<T, 1>(s, w.in.runs, 1, slab0, warp, lane);
         else
             put_packed<T, 1>(s, w.in.packed, len, slab0, warp, lane);
-        if (lane < 2) shared.what[warp * 2 + lane] = -1;
         __syncthreads();
 
         slab_sums<T, 1> total;
@@ -207,16 +207,14 @@ __global__ void __launch_bounds__(THREADS, 1) chain_few(const __grid_constant__ 
             total.add(x, rows + 512 * ks, s.sums + sum_bytes(T) * ks, lane % 4, scale, scale);
             const bool ends = ++ks == len;
             if (!ends && i + 1 < line.to) continue;
-            float value[4];
-            total.values(value);
-            end_tile<1>(w, line.mine, line.slice, shared, tile, first, ends && whole, value);
+            end_tile<1>(w, line.mine, line.slice, shared, tile, first, ends && whole, total.value);
             total.clear();
             tile++;
             ks = 0;
             whole = true;
         }
         __syncthreads();
-        join_pieces<1>(w, line.mine, line.slice, shared, line.idle);
+        join_pieces<1>(w, shared);
         if (p + 1 == a.n) break;
         __syncthreads();
         if (threadIdx.x == 0) add_release(&a.sync->meeting[p].arrived, 1);

@@ -39,11 +39,9 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     DYNAMIC_SHARED(uint8_t, smem, 128);
     constexpr int bytes = slab_bytes(T);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int log_runs = 4 - a.log_slices, runs = 1 << log_runs, group = warp >> log_runs;
-    const int cta = (int)blockIdx.x, slices = 1 << a.log_slices;
 
     uint8_t *ring = smem + (size_t)warp * (size_t)(a.stages * bytes);
-    const pieces_of shared = {(float *)(smem + a.at.red), (int32_t *)(smem + a.at.pieces)};
+    const pieces_of shared = {(float *)(smem + a.at.red), (job *)(smem + a.at.jobs)};
     const uint32_t bar = shared_at(smem + a.at.bars) + 8 * (uint32_t)(warp * a.stages);
     const uint32_t slots = shared_at(ring);
     acts s;
@@ -55,12 +53,9 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     s.scale = (float *)(smem + a.at.scale);
 
     dependents_go();
-    const int own_slice = cta & (slices - 1), place = (cta & -slices) + group;
-    const stripe mine(a, min(place, a.places - 1), own_slice);
-    const bool idle = place >= a.places;
-    const int32_t from = idle ? 0 : mine.run(a, warp & (runs - 1)),
-                  to = idle ? 0 : mine.run(a, (warp & (runs - 1)) + 1);
-    const int32_t len = mine.len;
+    const warp_line line(a);
+    const stripe &mine = line.mine;
+    const int32_t from = line.from, to = line.to, len = mine.len;
 
     /* Weights are constants: fetch before the kernel ahead has ended. */
     int32_t next_tile = from / len, next_ks = from - next_tile * len, left = to - from;
@@ -116,10 +111,11 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     /* arguments that are used later: on their way from the constants */
     touch(a.in.packed.h), touch(a.in.runs.h), touch(a.at.scale), touch(a.out[0].y);
     touch((int32_t)a.end.gated), touch(a.end.packed.width), touch(a.end.softcap);
-    const int first_slab = a.k_slabs * own_slice >> a.log_slices;
+    const int first_slab = mine.slab0;
     acts own = s;
     own.slabs = len;
     const int n_runs = (N > 1 ? a.n : 1) * len;
+    plan_jobs<N>(a, line, shared);
     dependency_wait();
     if (FROM == GEM_CUDA_FROM_PACKED && a.in.from == GEM_CUDA_FROM_RUNS) {
         put_runs<T, N>(own, a.in.runs, a.n, first_slab, warp, lane);
@@ -130,7 +126,6 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     else
         put_rows<T, N>(own, a.in.a, n_runs, first_slab, warp, lane);
     fill(a.stages);
-    if (lane < 2) shared.what[warp * 2 + lane] = -1;
     __syncthreads();
 
     slab_sums<T, N> sum;
@@ -170,9 +165,7 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
         sum.add(w, rows + 512 * ks, sums + sum_bytes(T) * ks, t, s0, s1);
         const bool ends = ++ks == len;
         if (!ends && i + 1 < to) continue;
-        float value[4];
-        sum.values(value);
-        end_tile<N>(a, mine, own_slice, shared, tile, first_tile, ends && whole, value);
+        end_tile<N>(a, mine, line.slice, shared, tile, first_tile, ends && whole, sum.value);
         sum.clear();
         tile++;
         ks = 0;
@@ -180,7 +173,7 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     }
     __syncthreads();
 
-    join_pieces<N>(a, mine, own_slice, shared, idle);
+    join_pieces<N>(a, shared);
 }
 
 template <int T> void (*kernel_of(int n, gem_cuda_slab_source from))(args)

@@ -21,7 +21,7 @@ struct out_part {
 
 /* Shared memory, behind the rings: byte offsets. Set by the host. */
 struct layout {
-    int32_t acts, sums, red, scale, pieces, bars, all;
+    int32_t acts, sums, red, scale, jobs, bars, all;
     int32_t slabs; /* of activations: the longest slice */
 };
 
@@ -130,11 +130,63 @@ struct target {
     }
 };
 
-/* Where the pieces of tiles that several warps share meet: [warp][2] of red and pieces. */
-struct pieces_of {
-    float *red; /* [column][16 rows] each */
-    int32_t *what;
+/* A tile whose slabs are several warps': the first of them adds their pieces up. Piece 2 w + 1 is
+ * of the tile that warp w ends in, when that is not the one that it begins in, whose piece is 2 w.
+ */
+struct job {
+    float *y; /* of its first row and column; NULL: there is none */
+    int64_t ldy;
+    int32_t left;              /* rows */
+    int32_t first, next, more; /* pieces first, 2 next, 2 next + 2, ...: first < 0: it is zeros */
+    int32_t tile;
+    bool zero; /* there is no other part: zeros */
 };
+struct pieces_of {
+    float *red; /* [WARPS][2][column][16 rows] */
+    job *jobs;  /* [WARPS][2] */
+};
+
+/* What a warp puts together behind its loop, worked out before it: nothing else is at hand then. */
+template <int N>
+__device__ __forceinline__ void plan_jobs(const product &a, const warp_line &line,
+                                          const pieces_of &shared)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const stripe &mine = line.mine;
+    const int runs = 16 >> a.log_slices, run = warp & (runs - 1), len = mine.len;
+    const int32_t from = line.from, to = line.to;
+    if (from == to) /* no slab: a piece that changes nothing */
+        for (int i = lane; i < 16 * N; i += 32)
+            shared.red[2 * warp * 16 * N + i] = 0;
+    if (lane < 2) {
+        const int32_t begins = from / len, ends = to / len;
+        const bool last = run == runs - 1 && !line.idle && mine.shares;
+        /* 0: the tile it ends in, if it has that tile's first slab; 1: the place's first */
+        job own = {};
+        own.tile = lane ? begins : ends;
+        own.first = 2 * warp + (lane == 0 && ends != begins);
+        bool is = to > from && (lane ? from == mine.lo && from != begins * len
+                                     : to != ends * len && ends * len >= from);
+        if (lane == 0 && last &&
+            mine.hi == (mine.end - 1) * len) /* all slabs are the next place's */
+            is = true, own.tile = mine.end - 1, own.first = -1;
+        own.next = warp + 1;
+        for (int j = run + 1; own.first >= 0 && j < runs; j++)
+            own.more += mine.run(a, j) < (own.tile + 1) * len;
+        if (is) {
+            const int part = mine.shared && own.tile < mine.first;
+            const int2 of = out_of(a, own.tile);
+            own.ldy = a.out[of.x].ldy;
+            own.left = a.out[of.x].n_rows - 16 * (own.tile - of.y);
+            own.zero = !part && !a.cut && !(mine.shares && own.tile == mine.end - 1);
+            own.y = a.out[of.x].y + 16 * (own.tile - of.y) +
+                    ((part << a.log_slices) + line.slice) * GEM_CUDA_FEW * own.ldy;
+            if (a.end.gated) own.y = (float *)shared.red; /* something: it is not used */
+        }
+        shared.jobs[2 * warp + lane] = own;
+    }
+    __syncwarp();
+}
 
 /* A tile, or the warp's piece of it, is done; all: the tile's whole slice was this warp's. first:
  * the tile that the warp began with. */
@@ -145,95 +197,75 @@ __device__ __forceinline__ void end_tile(const product &a, const stripe &mine, i
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int slices = 1 << a.log_slices;
-    if (all) { /* all of the tile's slice was this warp's */
-        if (a.end.gated) {
-#pragma unroll
-            for (int c = 0; c < (N > 1 ? 2 : 1); c++) {
-                const int col = (N > 1 ? 2 * t : 0) + c;
-                const float x = activate(a.end.act, acc[c]) * acc[2 + c];
-                pack_octet<1>(a.end.packed, col, tile, g, &x, (N > 1 || t == 0) && col < a.n, 4);
-            }
-        } else if (N > 1 || t == 0) {
-            const target to(a, tile);
-            const int p = mine.shared && tile < mine.first;
-#pragma unroll
-            for (int i = 0; i < (N > 1 ? 4 : 2); i++) {
-                const int c = N > 1 ? i % 2 : 0, u = N > 1 ? i / 2 : i;
-                const int col = (N > 1 ? 2 * t : 0) + c, q = p * slices + own_slice;
-                to.put(a, q, col, g + 8 * u, acc[2 * u + c]);
-                if (!p && !a.cut) to.put(a, q + slices, col, g + 8 * u, 0.0f);
-            }
-        }
-    } else {
+    if (!all) {
         const int piece = warp * 2 + (tile != first);
-        const int part = mine.shared && tile < mine.first;
-        const bool last = !part && !a.cut && !(mine.shares && tile == mine.end - 1);
-        if (lane == 0) shared.what[piece] = tile * 4 + part * 2 + last;
         if (N > 1 || t == 0)
             for (int u = 0; u < 2; u++)
                 for (int c = 0; c < (N > 1 ? 2 : 1); c++)
                     shared.red[piece * 16 * N + ((N > 1 ? 2 * t : 0) + c) * 16 + g + 8 * u] =
                         acc[2 * u + c];
+    } else if (a.end.gated) {
+#pragma unroll
+        for (int c = 0; c < (N > 1 ? 2 : 1); c++) {
+            const int col = (N > 1 ? 2 * t : 0) + c;
+            const float x = activate(a.end.act, acc[c]) * acc[2 + c];
+            pack_octet<1>(a.end.packed, col, tile, g, &x, (N > 1 || t == 0) && col < a.n, 4);
+        }
+    } else if (N > 1 || t == 0) {
+        const target to(a, tile);
+        const int p = mine.shared && tile < mine.first;
+#pragma unroll
+        for (int i = 0; i < (N > 1 ? 4 : 2); i++) {
+            const int c = N > 1 ? i % 2 : 0, u = N > 1 ? i / 2 : i;
+            const int col = (N > 1 ? 2 * t : 0) + c, q = p * slices + own_slice;
+            to.put(a, q, col, g + 8 * u, acc[2 * u + c]);
+            if (!p && !a.cut) to.put(a, q + slices, col, g + 8 * u, 0.0f);
+        }
     }
 }
 
-/* Behind a meeting of the CTA: tiles in pieces add up. */
+/* Behind a meeting of the CTA: tiles in pieces add up, in ascending order. */
 template <int N>
-__device__ __forceinline__ void join_pieces(const product &a, const stripe &mine, int own_slice,
-                                            const pieces_of &shared, bool idle)
+__device__ __forceinline__ void join_pieces(const product &a, const pieces_of &shared)
 {
-    constexpr int tile_floats = 16 * N;
+    constexpr int V = N == 1 ? 1 : 4; /* values a lane: rows of a column */
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int slices = 1 << a.log_slices, runs = 16 >> a.log_slices, run = warp & (runs - 1);
-    /* Tiles in pieces: lane l of every warp looks at piece l; those of one tile add up in order, a
-     * tile a warp. */
-    const int32_t mine_is = shared.what[lane];
-    const uint32_t like = __match_any_sync(~0u, mine_is);
-    const bool leads = mine_is >= 0 && __ffs((int)like) - 1 == lane;
-    const uint32_t leaders = __ballot_sync(~0u, leads);
-    const int rank = __popc(leaders & ((1u << lane) - 1));
-#pragma unroll 1
-    for (int i = warp; i < __popc(leaders); i += WARPS) {
-        const int leader = __ffs((int)__ballot_sync(~0u, leads && rank == i)) - 1;
-        const int32_t what = __shfl_sync(~0u, mine_is, leader);
-        constexpr int V = N == 1 ? 1 : 4; /* values a lane: rows of a column */
-        const int item = V * lane, col = item / 16, row = item % 16;
-        const float *from = shared.red + (N == 1 ? lane % 16 : item);
+    const int item = V * lane % (16 * N), col = item / 16, row = item % 16;
+#pragma unroll
+    for (int i = 0; i < (N == 1 ? 1 : 2); i++) { /* of one row, half a warp a job */
+        const job own = shared.jobs[2 * warp + (N == 1 ? lane / 16 : i)];
         float sum[V] = {};
+        const auto add = [&](int piece) {
+            const float *x = shared.red + piece * 16 * N + item;
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                sum[v] += x[v];
+        };
+        if (own.y && own.first >= 0) {
+            add(own.first);
 #pragma unroll 1
-        for (uint32_t left = __shfl_sync(~0u, like, leader); left; left &= left - 1) {
-            const float *piece = from + (__ffs((int)left) - 1) * tile_floats;
-            if (N == 1) {
-                sum[0] += *piece;
-            } else {
-                const float4 x = *(const float4 *)piece;
-                sum[0] += x.x, sum[V / 4] += x.y, sum[V / 2] += x.z, sum[V - 1] += x.w;
-            }
+            for (int j = 0; j < own.more; j++)
+                add(2 * (own.next + j));
         }
         if (a.end.gated) { /* one slice, cut between tiles: the upper half of a column is up */
+            if (i || !__any_sync(~0u, own.y != NULL)) continue;
 #pragma unroll
             for (int v = 0; v < V; v++) {
                 const float up = __shfl_down_sync(~0u, sum[v], 8 / V);
                 sum[v] = activate(a.end.act, sum[v]) * up;
             }
-            pack_octet<V>(a.end.packed, col, what / 4, row, sum, row < 8 && col < a.n, 1);
+            pack_octet<V>(a.end.packed, col, own.tile, row, sum, own.y && row < 8 && col < a.n, 1);
             continue;
         }
-        if (N == 1 && lane >= 16) continue;
-        const target to(a, what / 4);
-        const int part = (what & 2 ? slices : 0) + own_slice;
+        if (!own.y || col >= a.n) continue;
+        float *to = own.y + col * own.ldy + row;
+        const int64_t other = ((int64_t)GEM_CUDA_FEW << a.log_slices) * own.ldy;
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            to.put(a, part, col, row + v, sum[v]);
-            if (what & 1) to.put(a, slices + own_slice, col, row + v, 0.0f);
+            if (row + v >= own.left) continue;
+            to[v] = a.end.softcap > 0 ? capped(sum[v], a.end.softcap) : sum[v];
+            if (own.zero) to[v + other] = 0.0f;
         }
-    }
-    /* A tile of this place whose slabs are all the next one's. */
-    if (run == runs - 1 && !idle && mine.shares && mine.hi == (mine.end - 1) * mine.len) {
-        const target to(a, mine.end - 1);
-        const int part = mine.shared && mine.end - 1 < mine.first;
-        for (int i = lane; i < tile_floats; i += 32)
-            to.put(a, part * slices + own_slice, i / 16, i % 16, 0.0f);
     }
 }
 
@@ -284,8 +316,8 @@ inline layout layout_of(gem_dtype t, int n, const product &a, int stages)
     l.sums = l.acts + n * (512 * l.slabs + 16); /* 16: rows fall into different banks */
     l.red = l.sums + n * (sum_bytes(t) * l.slabs + 16);
     l.scale = l.red + WARPS * 2 * 16 * n * 4; /* red: [warp][2][column][16 rows] */
-    l.pieces = l.scale + (n * l.slabs + 3) / 4 * 16;
-    l.bars = l.pieces + WARPS * 2 * 4;
+    l.jobs = l.scale + (n * l.slabs + 3) / 4 * 16;
+    l.bars = l.jobs + WARPS * 2 * (int32_t)sizeof(job);
     l.all = l.bars + WARPS * stages * 8;
     return l;
 }

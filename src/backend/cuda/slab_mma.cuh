@@ -187,22 +187,16 @@ template <int N> __device__ inline int octet_at(int o)
 }
 
 /* The sums of a warp over slabs of a tile: rows g and g + 8, columns 2 t and 2 t + 1 of eight rows
- * (N = 8), or one row's (N = 1; then all lanes of a group of four have the value). */
+ * (N = 8), or one row's (N = 1; value[0] and value[2], the same in the lanes of a group of four).
+ */
 template <int T, int N> struct slab_sums {
-    static constexpr int CLASSES = N == 1 ? 1 : 4; /* of blocks; of one row the lane's own */
     static constexpr int SUBS = T == GEM_DTYPE_Q6_K ? 2 : 1; /* scales a block */
     static constexpr bool MINIMA = T == GEM_DTYPE_Q4_K || T == GEM_DTYPE_Q5_K;
-    float main[CLASSES][4], off[4]; /* [rows][columns] */
+    float value[4];
 
     __device__ void clear()
     {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            off[i] = 0;
-#pragma unroll
-            for (int c = 0; c < CLASSES; c++)
-                main[c][i] = 0;
-        }
+        value[0] = value[1] = value[2] = value[3] = 0;
     }
 
     /* The scale of block b, sub-block i, row g + 8 u; of one row: b = 0, 1 for 2 t, 2 t + 1. */
@@ -231,25 +225,14 @@ template <int T, int N> struct slab_sums {
     __device__ __forceinline__ void add(const slab<T> &w, uint32_t acts, const uint8_t *sums, int t,
                                         float s0, float s1)
     {
-        const float two24 = 16777216.0f, up[2] = {s0 * two24, s1 * two24};
-        float own[2][SUBS][2], part[4] = {};
+        const float two24 = 16777216.0f;
+        float own[2][SUBS][2], part[4] = {}, all[4], pair[4]; /* of a class, of all, of two */
         uint4 x;
         if (N == 1) {
             x = ldmatrix4_plain(acts); /* pair t of octets 0 to 3 of block g */
 #pragma unroll
             for (int i = 0; i < 4 * SUBS; i++)
                 own[i & 1][i >> 2][i >> 1 & 1] = scale(w, i & 1, i >> 2, i >> 1 & 1, t);
-        }
-        float d_row[2] = {1, 1}, m_row[2] = {1, 1};
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-            if (MINIMA) {
-                const float2 d = __half22float2(*(const __half2 *)&w.e[u].x); /* d, dmin */
-                d_row[u] = d.x, m_row[u] = d.y;
-            } else if (T == GEM_DTYPE_Q6_K) {
-                d_row[u] = __half2float(__ushort_as_half((unsigned short)w.pair[u]));
-                m_row[u] = d_row[u];
-            }
         }
 #pragma unroll
         for (int b = 0; b < 8; b++) {
@@ -276,9 +259,20 @@ template <int T, int N> struct slab_sums {
                             first ? f * d[i][2 * u + c] : fmaf(f, d[i][2 * u + c], part[2 * u + c]);
                 }
             }
-            if (N > 1 && b % 2) add_class(main[CLASSES > 1 ? b / 2 : 0], part, d_row, up);
+#pragma unroll
+            for (int i = 0; N > 1 && b % 2 && i < 4; i++) {
+                if (b % 4 == 1)
+                    pair[i] = part[i];
+                else
+                    pair[i] += part[i], all[i] = b == 3 ? pair[i] : all[i] + pair[i];
+            }
         }
-        if (N == 1) add_class(main[0], part, d_row, up);
+        if (N == 1)
+#pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+                all[i] = part[i] + __shfl_xor_sync(~0u, part[i], 1);
+                all[i] += __shfl_xor_sync(~0u, all[i], 2);
+            }
 
         const uint32_t *hi = (const uint32_t *)sums;
         float corr[4] = {};
@@ -304,39 +298,18 @@ template <int T, int N> struct slab_sums {
             mma16816(corr, w.pair[0], w.pair[1], w.pair[0], w.pair[1], hi[t], hi[4 + t]);
         }
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (!slab<T>::PLAIN) corr[i] *= m_row[i / 2];
-            off[i] = fmaf(corr[i], i % 2 ? s1 : s0, off[i]);
-        }
-    }
-
-    __device__ static void add_class(float sum[4], const float part[4], const float d_row[2],
-                                     const float up[2])
-    {
-#pragma unroll
-        for (int i = 0; i < 4; i += N == 1 ? 2 : 1)
-            sum[i] = fmaf(slab<T>::PLAIN ? part[i] : d_row[i / 2] * part[i], up[i % 2], sum[i]);
-    }
-
-    /* By the whole warp. One row: value[0] and value[2]. */
-    __device__ void values(float value[4]) const
-    {
-        const float offset = T == GEM_DTYPE_Q4_0   ? -8.0f
-                             : T == GEM_DTYPE_Q8_0 ? -128.0f
-                             : T == GEM_DTYPE_Q6_K ? -32.0f
-                                                   : -1.0f;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float sum = main[0][i];
-            if (N == 1) {
-                if (i % 2) continue;
-                sum += __shfl_xor_sync(~0u, sum, 1);
-                sum += __shfl_xor_sync(~0u, sum, 2);
+        for (int i = 0; i < 4; i += N == 1 ? 2 : 1) {
+            float sum = two24 * all[i];
+            if (MINIMA) {
+                const float2 d = __half22float2(*(const __half2 *)&w.e[i / 2].x); /* d, dmin */
+                sum = fmaf(-d.y, corr[i], d.x * sum);
+            } else if (T == GEM_DTYPE_Q6_K) {
+                sum = __half2float(__ushort_as_half((unsigned short)w.pair[i / 2])) *
+                      fmaf(-32.0f, corr[i], sum);
             } else {
-                sum = (sum + main[CLASSES > 1][i]) +
-                      (main[CLASSES > 2 ? 2 : 0][i] + main[CLASSES - 1][i]);
+                sum = fmaf(T == GEM_DTYPE_Q8_0 ? -128.0f : -8.0f, corr[i], sum);
             }
-            value[i] = fmaf(offset, off[i], sum);
+            value[i] = fmaf(sum, i % 2 ? s1 : s0, value[i]);
         }
     }
 };
