@@ -201,13 +201,17 @@ static void check_gated(gem_dtype t, int64_t k, int64_t ff, int32_t n)
     gem_cuda_packed p = {device_take(8 * (size_t)ff * 2), device_take(8 * (size_t)ff / 8 * 4), ff};
     gem_cuda_slab_out o = {&both, NULL, 0};
     gem_cuda_slab_in in = {.a = {.data = dx, .ld = k, .n_parts = 1}};
-    gem_cuda_slab_end end = {true, GEM_ACT_SILU, p, 0};
+    int32_t *count = device_take(sizeof(*count));
+    DO(cudaMemset(count, 0, sizeof(*count)));
+    gem_cuda_slab_end end = {.gated = true, .act = GEM_ACT_SILU, .packed = p, .count = count};
     DO(gem_cuda_linear_slab(&s, &o, 1, &in, &end, n));
     size_t out_floats = 2 * 16 * GEM_CUDA_FEW * 40;
     float *y = device_take(out_floats * 4), *a = product(SLAB, &one, dx, n),
           *b = product(SLAB, &two, dx, n);
     gem_cuda_slab_out to = {&last, y, 40};
-    gem_cuda_slab_in from = {.from = GEM_CUDA_FROM_PACKED, .packed = p};
+    gem_cuda_slab_in from = {.from = GEM_CUDA_FROM_PACKED,
+                             .packed = p,
+                             .after = {count, gem_cuda_slab_ctas(&s, &o, 1, n)}};
     DO(gem_cuda_linear_slab(&s, &to, 1, &from, NULL, n));
     DO(cudaStreamSynchronize(s.stream));
     uint16_t *h = host_copy(p.h, 8 * (size_t)ff * 2);

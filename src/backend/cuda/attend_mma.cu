@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
 #pragma unroll 1
     while (issued < min(n_loads, (int32_t)SLOTS) && old(issued))
         issue();
-    dependency_wait();
+    await_ahead(raw.after);
     if (!ALONE) fill(SLOTS);
 #else
     (void)bars; /* cp.async counts groups itself */
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
         while (issued - base < slots)
             issue();
     };
-    dependency_wait();
+    await_ahead(raw.after);
     fill(SLOTS);
 #endif
 
@@ -509,6 +509,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
         __syncthreads();
         fill(SLOTS);
     }
+    if (raw.after.count) dependency_wait();
     if (whole) return;
     if (meets) {
         for (int i = threadIdx.x; i < CLUSTER * mine.n_stats; i += THREADS) {

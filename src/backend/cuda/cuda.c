@@ -84,9 +84,9 @@ static gem_status check_plan(gem_backend *be, gem_error *err)
 /* Take the routes that `isa` names behind the instruction set; false: one is not known. */
 static bool read_route(gem_backend *be, const char *at, size_t len)
 {
-    static const char *const names[] = {
-        "launch=pdl", "launch=graph", "launch=stream", "linear=blas",   "linear=tile",
-        "attend=ref", "delta=rows",   "weights=f16",   "merge=cluster", "chain=off"};
+    static const char *const names[] = {"launch=pdl",  "launch=graph", "launch=stream",
+                                        "linear=blas", "linear=tile",  "attend=ref",
+                                        "delta=rows",  "weights=f16",  "merge=cluster"};
     size_t i = 0;
     while (i < ARRAY_LEN(names) && (strlen(names[i]) != len || memcmp(at, names[i], len) != 0))
         i++;
@@ -95,7 +95,6 @@ static bool read_route(gem_backend *be, const char *at, size_t len)
     be->attend_ref = be->attend_ref || i == 5;
     be->delta_rows = be->delta_rows || i == 6;
     be->keep_f16 = be->keep_f16 || i == 7;
-    be->chains = be->chains && i != 9;
     be->s.cluster_merge = be->s.cluster_merge || (i == 8 && be->s.clusters);
     return i < ARRAY_LEN(names);
 }
@@ -105,7 +104,6 @@ static gem_status read_isa(gem_backend *be, gem_error *err)
 {
     const char *at = be->opt.isa;
     size_t len = strlen(be->isa);
-    be->chains = be->s.clusters && !be->opt.exact;
     if (!at) return GEM_OK;
     bool known = true;
     if (strncmp(at, be->isa, len) == 0) at += len;
@@ -117,8 +115,8 @@ static gem_status read_isa(gem_backend *be, gem_error *err)
     return gem_fail(
         err, GEM_E_UNSUPPORTED,
         "cuda: instruction set %.64s; this device is %s, and behind it may stand "
-        ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref ,delta=rows ,weights=f16 "
-        ",merge=cluster and ,chain=off",
+        ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref ,delta=rows ,weights=f16 and "
+        ",merge=cluster",
         be->opt.isa, be->isa);
 }
 
@@ -226,8 +224,6 @@ static void take_work(gem_backend *be)
     be->attended.scale = take(be, few * (size_t)be->attended.width / 8, sizeof(float));
     be->partial = take(be, partial, sizeof(float));
     be->turn = take(be, be->turns, sizeof(int32_t));
-    be->n_sync = 2 * p->n_layers + 2;
-    be->sync = take(be, (size_t)be->n_sync, sizeof(*be->sync));
     be->wh_values =
         tiles ? GEM_MAX(GEM_MIN(WH_BYTES / sizeof(uint16_t), largest), GEM_CUDA_TILE * max_k) : 0;
     be->wh = take(be, be->wh_values, sizeof(uint16_t));
@@ -235,7 +231,8 @@ static void take_work(gem_backend *be)
     be->scale = take(be, padded, sizeof(float));
     be->blas_work = take(be, be->blas ? GEM_CUDA_BLAS_WORK_BYTES : 0, 1);
     be->table = take(be, (size_t)be->n_seqs * layers * (size_t)be->max_pages, sizeof(int32_t));
-    be->ids = take(be, 4 * rows + 1, sizeof(int32_t));
+    be->n_counts = (int)p->n_ops;
+    be->ids = take(be, 4 * rows + p->n_ops, sizeof(int32_t));
     be->update = take(be, GEM_CUDA_MAX_UPDATES, sizeof(*be->update));
     be->block = take(be, 2 * GEM_CUDA_MAX_GROUPS * rows, sizeof(*be->block));
     be->rec = take(be, be->rec_ints, sizeof(int32_t));
@@ -316,7 +313,8 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
         if (!e) e = cudaMallocHost((void **)&be->host_rec, be->rec_ints * sizeof(int32_t));
         if (!e) memset(be->host_rec, 0, be->rec_ints * sizeof(int32_t));
     }
-    if (!e) e = cudaMallocHost((void **)&be->host_ids, (rows * 4 + 1) * sizeof(int32_t));
+    if (!e)
+        e = cudaMallocHost((void **)&be->host_ids, (rows * 4 + be->plan->n_ops) * sizeof(int32_t));
     if (!e)
         e = cudaMallocHost((void **)&be->host_update,
                            GEM_CUDA_MAX_UPDATES * sizeof(*be->host_update));
@@ -339,7 +337,6 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
     memset(be->mirror, 0xff, tables * sizeof(int32_t)); /* -1, as the device has it */
     e = cudaMemsetAsync(be->table, 0xff, tables * sizeof(int32_t), be->s.stream);
     if (!e) e = cudaMemsetAsync(be->turn, 0, be->turns * sizeof(int32_t), be->s.stream);
-    if (!e) e = cudaMemsetAsync(be->sync, 0, (size_t)be->n_sync * sizeof(*be->sync), be->s.stream);
     if (!e && be->plan->n_suppress)
         e = cudaMemcpyAsync(be->never, be->plan->suppress, be->plan->n_suppress * sizeof(int32_t),
                             cudaMemcpyHostToDevice, be->s.stream);

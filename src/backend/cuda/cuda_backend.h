@@ -74,10 +74,6 @@ struct gem_backend {
     gem_cuda_packed packed;   /* gated rows of the decode route */
     int64_t joint_width;      /* 0: there are no joint weights */
     int32_t *turn;            /* counters of attend_mma */
-    gem_cuda_sync *sync;      /* [n_sync], where chains meet */
-    int n_sync;
-    uint32_t epoch; /* runs that had chains */
-    bool chains;    /* chain_few.cu */
     size_t turns;
     int head_parts;
     int64_t ld_logits;
@@ -91,7 +87,9 @@ struct gem_backend {
     size_t wh_values;
     int32_t *table; /* [n_seqs][n_layers][max_pages] */
     int32_t max_pages;
-    int32_t *ids; /* [4][n]: token, pos, seq, row_of; of one row then the epoch */
+    int32_t *ids; /* [4][n]: token, pos, seq, row_of; of up to GEM_CUDA_FEW rows, [n_counts] zeros
+                     behind them: where CTAs count themselves (gem_cuda_after) */
+    int n_counts;
     gem_cuda_update *update;
     gem_cuda_block *block; /* gem_cuda_block_list */
     /* kinds of attention: query heads on a KV head, rows of a block, without a window */

@@ -25,10 +25,9 @@ typedef struct pass {
     bool in_xh;              /* the next product's rows stand in be->xh already */
     const gem_cuda_op *conv; /* left to the delta rule that comes next, or NULL */
     gem_cuda_qkv raw;        /* left to the attention that comes next, when raw.n_heads > 0 */
-    /* products and sums of one row that will be one kernel (chain_few.cu) */
-    bool chains;
-    gem_cuda_step step[GEM_CUDA_CHAIN];
-    int n_steps, n_chains;
+    gem_cuda_after after;    /* of the slab product launched last, when no kernel is behind it */
+    int32_t *counts;         /* of CTAs of slab products, 0 before the run */
+    int n_counts;            /* in use */
 } pass;
 
 static gem_cuda_view plain(const gem_backend *be, gem_buf b)
@@ -101,49 +100,12 @@ static gem_cuda_slab_in slab_input(const pass *p, gem_buf src)
     return in;
 }
 
-/* Whether products and sums of a batch go by chains: a row alone, of which nobody asks for the time
- * of single ops. */
-static bool chains_rows(const gem_backend *be, int32_t n, int32_t n_wanted)
+/* What the next kernel may wait for, if it is the one behind that product. */
+static gem_cuda_after after_last(pass *p)
 {
-    return n == 1 && n_wanted == 1 && be->chains && !gem_cuda_traces_ops(be) && !be->opt.layer_span;
-}
-
-/* Launch what waits to become one kernel. */
-static cudaError_t end_chain(pass *p)
-{
-    const gem_backend *be = p->be;
-    const int n = p->n_steps;
-    cudaError_t e = cudaSuccess;
-    p->n_steps = 0;
-    const bool chain = n > 1 && p->n_chains < be->n_sync;
-    if (chain)
-        e = gem_cuda_chain_few(&be->s, p->step, n, &be->sync[p->n_chains++], be->ids + 4);
-    for (int i = 0; i < n && !e; i++) {
-        const gem_cuda_step *step = &p->step[i];
-        if (!chain)
-            e = gem_cuda_linear_slab(&be->s, step->out, step->n_out, &step->in, &step->end, p->n);
-        if (!e && step->sums && (!chain || i + 1 == n))
-            e = gem_cuda_residual(&be->s, &step->sum, p->n);
-    }
-    return e;
-}
-
-/* A product by slabs: at once, or as a part of a chain. */
-static cudaError_t slab_product(pass *p, const gem_cuda_slab_out *out, int n_out,
-                                const gem_cuda_slab_in *in, const gem_cuda_slab_end *end)
-{
-    const gem_backend *be = p->be;
-    gem_cuda_step step = {.n_out = n_out, .in = *in};
-    if (end) step.end = *end;
-    memcpy(step.out, out, (size_t)n_out * sizeof(*out));
-    const bool takes = p->chains && gem_cuda_chain_takes(&be->s, &step);
-    cudaError_t e = cudaSuccess;
-    if (!takes || p->n_steps == GEM_CUDA_CHAIN ||
-        (p->n_steps && p->step[0].out[0].w->dtype != out[0].w->dtype))
-        e = end_chain(p);
-    if (e || !takes) return e ? e : gem_cuda_linear_slab(&be->s, out, n_out, in, end, p->n);
-    p->step[p->n_steps++] = step;
-    return e;
+    const gem_cuda_after after = p->after;
+    p->after = (gem_cuda_after){0};
+    return after;
 }
 
 /* Up to GEM_CUDA_FEW rows, or exact mode with any number. */
@@ -159,7 +121,7 @@ static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src,
         if (!w->slabs) {
             *t[i].view =
                 (gem_cuda_view){.data = t[i].y, .bias = o->bias[i], .ld = t[i].ld, .n_parts = 1};
-            if ((e = end_chain(p))) return e;
+            p->after = (gem_cuda_after){0};
             e = gem_cuda_linear_exact(&be->s, w, be->buf[src], be->ld[src], p->n, t[i].y, t[i].ld);
             i++;
             continue;
@@ -173,8 +135,15 @@ static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src,
                                          .part_stride = GEM_CUDA_FEW * t[j].ld,
                                          .ld = t[j].ld,
                                          .n_parts = parts};
-        const gem_cuda_slab_in in = slab_input(p, src);
-        e = slab_product(p, out, count, &in, end);
+        gem_cuda_slab_in in = slab_input(p, src);
+        gem_cuda_slab_end with = end ? *end : (gem_cuda_slab_end){0};
+        const gem_cuda_after ahead = after_last(p);
+        if (in.from == GEM_CUDA_FROM_PACKED) in.after = ahead;
+        if (p->n <= GEM_CUDA_FEW && p->n_counts < be->n_counts) {
+            with.count = p->counts + p->n_counts++;
+            p->after = (gem_cuda_after){with.count, gem_cuda_slab_ctas(&be->s, out, count, p->n)};
+        }
+        e = gem_cuda_linear_slab(&be->s, out, count, &in, &with, p->n);
     }
     p->source = GEM_CUDA_FROM_ROWS;
     return e;
@@ -216,7 +185,7 @@ static cudaError_t linear_op(pass *p, const gem_cuda_op *o)
     target t[GEM_CUDA_LINEARS];
     if (o->joint) {
         const gem_op *glu = op + 1;
-        const gem_cuda_slab_end end = {true, glu->glu.act, be->packed, 0};
+        const gem_cuda_slab_end end = {.gated = true, .act = glu->glu.act, .packed = be->packed};
         gem_cuda_view none;
         t[0] = (target){be->joint, be->joint, o->w[0]->n_rows, &none};
         if (!few_rows(p)) {
@@ -240,7 +209,6 @@ static cudaError_t linear_op(pass *p, const gem_cuda_op *o)
 static cudaError_t head(pass *p, const gem_cuda_op *o)
 {
     gem_backend *be = p->be;
-    p->chains = false; /* nothing follows that would run with it */
     gem_cuda_view v;
     cudaError_t e;
     const bool few = few_rows(p);
@@ -306,13 +274,12 @@ static cudaError_t qkv(pass *p, const gem_cuda_op *o)
         .v_from_k = op->qkv.v_from_k,
     };
     p->view[op->qkv.q] = plain(be, op->qkv.q);
+    if (few_rows(p)) a.after = after_last(p);
     if (p->n == 1 && p->n_wanted == 1 && !be->opt.exact && !be->attend_ref &&
         gem_cuda_mma_head(&be->s, kv.head_dim, kv.f16)) {
         p->raw = a;
         return cudaSuccess;
     }
-    cudaError_t e = end_chain(p);
-    if (e) return e;
     return few_rows(p) ? gem_cuda_append(&be->s, &a, &kv, &p->rows, p->n)
                        : gem_cuda_append_many(&be->s, &a, &kv, &p->rows, p->n);
 }
@@ -464,7 +431,8 @@ static cudaError_t residual(pass *p, const gem_cuda_op *o)
                       .d = be->plan->d_model,
                       .src = p->view[op->residual.src],
                       .eps = op->residual.eps,
-                      .out_scale = op->residual.out_scale};
+                      .out_scale = op->residual.out_scale,
+                      .after = after_last(p)};
     if (b >= 0) p->view[b] = plain(be, b);
     if (!few_rows(p) && o->read_once) {
         p->in_xh = true;
@@ -476,13 +444,6 @@ static cudaError_t residual(pass *p, const gem_cuda_op *o)
         p->source = GEM_CUDA_FROM_RUNS;
         if (o->read_once && o[1].all_slabs) a.dst = NULL;
     }
-    if (p->n_steps && !p->step[p->n_steps - 1].sums && !a.dst && gem_cuda_chain_sums(&a)) {
-        p->step[p->n_steps - 1].sums = true;
-        p->step[p->n_steps - 1].sum = a;
-        return cudaSuccess;
-    }
-    const cudaError_t e = end_chain(p);
-    if (e) return e;
     return gem_cuda_residual(&be->s, &a, p->n);
 }
 
@@ -509,8 +470,6 @@ static cudaError_t glu(pass *p, const gem_cuda_op *o)
         return cudaSuccess;
     }
     p->view[b] = plain(be, b);
-    const cudaError_t e = end_chain(p);
-    if (e) return e;
     return gem_cuda_glu(&be->s, op->glu.act, gate, up, p->n, be->plan->buf_width[b], be->buf[b],
                         be->ld[b]);
 }
@@ -521,10 +480,10 @@ static cudaError_t one_op(pass *p, const gem_cuda_op *o)
     const gem_op *op = o->op;
     int64_t d = be->plan->d_model;
     gem_buf b;
-    const bool may_chain = op->kind == GEM_OP_LINEAR || op->kind == GEM_OP_RESIDUAL ||
-                           op->kind == GEM_OP_QKV || op->kind == GEM_OP_GLU;
-    const cudaError_t e = may_chain ? cudaSuccess : end_chain(p);
-    if (e) return e;
+    /* others are behind more than the product, or write what it reads */
+    if (op->kind != GEM_OP_LINEAR && op->kind != GEM_OP_RESIDUAL && op->kind != GEM_OP_QKV &&
+        op->kind != GEM_OP_GLU)
+        p->after = (gem_cuda_after){0};
     switch (op->kind) {
     case GEM_OP_EMBED:
         b = op->embed.dst;
@@ -571,8 +530,8 @@ static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted, bool to
 {
     const gem_plan *plan = be->plan;
     pass p = {.be = be, .n = n, .n_wanted = n_wanted, .top = top};
-    p.chains = chains_rows(be, n, n_wanted);
     cudaError_t e = cudaSuccess;
+    p.counts = be->ids + 4 * n;
     p.rows = (gem_cuda_rows){be->ids, be->ids + n, be->ids + 2 * n, be->ids + 3 * n};
     for (int b = 0; b < plan->n_bufs; b++)
         p.view[b] = plain(be, b);
@@ -588,7 +547,7 @@ static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted, bool to
             plan->op[i].layer != plan->op[i + 1].layer)
             e = cudaStreamSynchronize(be->s.stream);
     }
-    return e ? e : end_chain(&p);
+    return e;
 }
 
 /* ---- what goes up ---- */
@@ -695,8 +654,9 @@ static cudaError_t send_ids(gem_backend *be, const gem_batch *b, int32_t *n_want
         row_of[r] = 0;
         if (b->want[r]) row_of[(*n_wanted)++] = r;
     }
-    size_t up = (size_t)n * 4;
-    if (chains_rows(be, n, *n_wanted)) be->host_ids[up++] = (int32_t)++be->epoch;
+    size_t up = 4 * (size_t)n;
+    for (int i = 0; n <= GEM_CUDA_FEW && i < be->n_counts; i++)
+        be->host_ids[up++] = 0;
     e = cudaMemcpyAsync(be->ids, be->host_ids, up * sizeof(int32_t), cudaMemcpyHostToDevice,
                         be->s.stream);
     if (e || n <= GEM_CUDA_FEW) return e;

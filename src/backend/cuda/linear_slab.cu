@@ -116,7 +116,10 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     own.slabs = len;
     const int n_runs = (N > 1 ? a.n : 1) * len;
     plan_jobs<N>(a, line, shared);
-    dependency_wait();
+    if (FROM == GEM_CUDA_FROM_PACKED)
+        await_ahead(a.in.after);
+    else
+        dependency_wait();
     if (FROM == GEM_CUDA_FROM_PACKED && a.in.from == GEM_CUDA_FROM_RUNS) {
         put_runs<T, N>(own, a.in.runs, a.n, first_slab, warp, lane);
     } else if (FROM == GEM_CUDA_FROM_PACKED) {
@@ -174,6 +177,10 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     __syncthreads();
 
     join_pieces<N>(a, shared);
+    if (FROM == GEM_CUDA_FROM_PACKED && a.in.after.count) dependency_wait();
+    if (!a.end.count) return;
+    __syncthreads();
+    if (threadIdx.x == 0) add_release(a.end.count, 1);
 }
 
 template <int T> void (*kernel_of(int n, gem_cuda_slab_source from))(args)
@@ -187,6 +194,12 @@ template <int T> void (*kernel_of(int n, gem_cuda_slab_source from))(args)
         return n == 1 ? linear_slab<T, 1, GEM_CUDA_FROM_ROWS>
                       : linear_slab<T, 8, GEM_CUDA_FROM_ROWS>;
     }
+}
+
+int ctas_of(const product &a)
+{
+    const int slices = 1 << a.log_slices;
+    return (a.places + slices - 1) / slices * slices;
 }
 
 template <int T> cudaError_t run(const gem_cuda_stream *s, args a, int grid)
@@ -249,14 +262,19 @@ int gem_cuda_slab_parts(const gem_cuda_stream *s, const gem_cuda_slab_out *out, 
     return a.cut ? 1 : 2 << a.log_slices;
 }
 
+int32_t gem_cuda_slab_ctas(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
+                           int32_t n)
+{
+    return ctas_of(shape(s, out, n_out, n));
+}
+
 cudaError_t gem_cuda_linear_slab(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
                                  const gem_cuda_slab_in *in, const gem_cuda_slab_end *end,
                                  int32_t n)
 {
     args a = {};
     if (!product_of(&a, s, out, n_out, in, end, n)) return cudaErrorInvalidValue;
-    const int slices = 1 << a.log_slices;
-    const int grid = (a.places + slices - 1) / slices * slices;
+    const int grid = ctas_of(a);
     return GEM_CUDA_BY_SLAB_TYPE(out[0].w->dtype, run, s, a, grid);
 }
 

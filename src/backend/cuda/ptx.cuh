@@ -103,20 +103,6 @@ __device__ inline int32_t load_acquire(const int32_t *p)
     asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
     return x;
 }
-/* Words that order nothing but themselves. */
-__device__ inline uint64_t load_relaxed(const uint64_t *p)
-{
-    uint64_t x;
-    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
-    return x;
-}
-__device__ inline void store_relaxed(uint64_t *p, uint64_t x)
-{
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(x) : "memory");
-}
-/* Whether CTAs that wait for each other have to be launched as a cluster: the emulator runs one
- * cluster at a time. */
-enum { GRID_IS_CLUSTER = 0 };
 __device__ inline void prefetch_l2(const void *p)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));

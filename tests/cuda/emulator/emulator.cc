@@ -23,7 +23,7 @@ uint3 gridDim, blockDim;
 namespace emulator
 {
 
-enum { STACK = SANITIZED ? 128 * 1024 : 64 * 1024, MOST_BARRIERS = 16, MOST_CTAS = 256 };
+enum { STACK = SANITIZED ? 128 * 1024 : 64 * 1024, MOST_BARRIERS = 16 };
 
 /* ---- state ---- */
 
@@ -246,12 +246,6 @@ void cluster_sync()
 {
     if (++whole.arrived == n_alive) return open_if_full(whole, n_alive);
     whole.waiting.push_back(self);
-    park();
-}
-
-void others_first()
-{
-    wake(self);
     park();
 }
 
@@ -662,13 +656,13 @@ static void room_for(size_t n_ctas, size_t n_threads)
     const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (!memory)
         memory =
-            (uint8_t *)mmap(nullptr, (size_t)MOST_CTAS * CTA_BYTES, PROT_READ | PROT_WRITE, how, -1, 0);
+            (uint8_t *)mmap(nullptr, (size_t)16 * CTA_BYTES, PROT_READ | PROT_WRITE, how, -1, 0);
     if (n_threads > n_stacks) {
         if (stacks) munmap(stacks, n_stacks * STACK);
         n_stacks = n_threads;
         stacks = (uint8_t *)mmap(nullptr, n_stacks * STACK, PROT_READ | PROT_WRITE, how, -1, 0);
     }
-    if (n_ctas > MOST_CTAS || memory == MAP_FAILED || stacks == MAP_FAILED)
+    if (n_ctas > 16 || memory == MAP_FAILED || stacks == MAP_FAILED)
         fail("no memory for a cluster");
     ctas.resize(n_ctas);
     threads.resize(n_threads);

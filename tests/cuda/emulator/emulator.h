@@ -78,7 +78,6 @@ const slots &meet(uint32_t mask, const char *what, const void *value, size_t byt
                   void (*all)(slots &, void *) = nullptr, void *ctx = nullptr);
 void bar_sync(int id, int n); /* n = 0: all threads of the CTA that have not ended */
 void cluster_sync();
-void others_first(); /* who polls what others write */
 
 /* ---- asynchronous work ---- */
 void barrier_init(uint32_t bar, int arrivals);

@@ -51,21 +51,10 @@ inline void add_release(int32_t *p, int32_t x)
 {
     atomicAdd(p, x);
 }
-inline int32_t load_acquire(const int32_t *p)
+inline int32_t load_acquire(const int32_t *p) /* kernels run one behind the other */
 {
-    emulator::others_first();
     return *p;
 }
-inline uint64_t load_relaxed(const uint64_t *p)
-{
-    emulator::others_first();
-    return *p;
-}
-inline void store_relaxed(uint64_t *p, uint64_t x)
-{
-    *p = x;
-}
-enum { GRID_IS_CLUSTER = 1 };
 inline void prefetch_l2(const void *)
 {
 }
