@@ -380,8 +380,6 @@ int main(int argc, char **argv)
     if (!quick) {
         tiny_one("qwen2", tiny_qwen2(), (gem_model_options){.exact = true});
         tiny_one("qwen2 mapped", tiny_qwen2(), (gem_model_options){.no_repack = true});
-        tiny_one("gemma4, parts merged in clusters", tiny_gemma4(),
-                 (gem_model_options){.kv_type = GEM_KV_F16, .isa = ",merge=cluster"});
     }
     static const gem_dtype types[] = {GEM_DTYPE_Q4_0, GEM_DTYPE_Q4_K, GEM_DTYPE_Q5_K,
                                       GEM_DTYPE_Q6_K, GEM_DTYPE_Q8_0};

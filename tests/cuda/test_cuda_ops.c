@@ -246,7 +246,7 @@ static void check_gated(gem_dtype t, int64_t k, int64_t ff, int32_t n)
     report(worst <= 1, "gated", gem_dtype_get(t)->name, k, ff, n, worst);
     report(worst_next <= 1, "from packed", gem_dtype_get(t)->name, k, ff, n, worst_next);
     cudaFree((void *)one.data), cudaFree((void *)two.data), cudaFree((void *)last.data);
-    cudaFree(data), cudaFree(p.h), cudaFree(p.scale), cudaFree(y), cudaFree(dx);
+    cudaFree(data), cudaFree(p.h), cudaFree(p.scale), cudaFree(y), cudaFree(dx), cudaFree(count);
     free(gate), free(up), free(next), free(x), free(a), free(b), free(h), free(scale), free(got),
         free(w);
 }
@@ -508,7 +508,7 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
                  turns = GEM_CUDA_FEW * 8 * (size_t)a.kv_heads;
     float *q = any_floats(2 * qw, 0.3f), *k = any_floats(2 * kvw, 1), *v = any_floats(2 * kvw, 1),
           *norms = any_floats(2 * hd, 1), *cs = any_floats(2 * hd, 1);
-    uint16_t *noise = malloc(pool_bytes), *pool[3];
+    uint16_t *noise = malloc(pool_bytes), *pool[2];
     int32_t *table = malloc((size_t)n_pages * 4), ids[2] = {pos, 0};
     for (size_t i = 0; i < pool_bytes / 2; i++)
         noise[i] = (uint16_t)(any_u32() & 0xbbffu);
@@ -516,13 +516,13 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
         table[i] = n_pages - 1 - i;
     float *dq = device_copy(q, 2 * qw * 4), *dk = device_copy(k, 2 * kvw * 4),
           *dv = device_copy(v, 2 * kvw * 4), *dn = device_copy(norms, 2 * hd * 4),
-          *dcs = device_copy(cs, 2 * hd * 4), *out[3];
+          *dcs = device_copy(cs, 2 * hd * 4), *out[2];
     int32_t *d_table = device_copy(table, (size_t)n_pages * 4), *d_ids = device_copy(ids, 8);
     const gem_cuda_rows rows = {d_ids, d_ids, d_ids + 1, d_ids};
     float *partial = device_take(gem_cuda_partial_floats(a.heads, a.kv_heads, a.hd) * 4);
     int32_t *turn = device_take(turns * 4);
     DO(cudaMemset(turn, 0, turns * 4));
-    for (int i = 0; i < 3; i++) { /* apart, alone, alone and merged in clusters */
+    for (int i = 0; i < 2; i++) {
         uint8_t *d_pool = device_copy(noise, pool_bytes);
         float *q_out = device_take(qw * 4), *dst = device_take((size_t)a.heads * hd * 4);
         gem_cuda_kv kv = {d_pool, d_table, n_pages, a.kv_heads, a.hd, a.window, true};
@@ -553,7 +553,6 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
                                     {0},
                                     NULL};
         if (i) queries.gate = raw.q;
-        s.cluster_merge = i == 2 && s.clusters;
         if (!i) DO(gem_cuda_append(&s, &raw, &kv, &rows, 1));
         DO(gem_cuda_attend_split(&s, &kv, &rows, &queries, i ? &raw : NULL, 1, true, partial,
                                  turn));
@@ -564,28 +563,23 @@ static void check_alone(shape a, int32_t pos, bool v_from_k, int32_t half)
     }
     char label[64];
     snprintf(label, sizeof(label), "hd %d heads %d/%d", a.hd, a.heads, a.kv_heads);
-    s.cluster_merge = false;
-    for (int i = 1; i < 3; i++) {
-        report(memcmp(out[0], out[i], (size_t)a.heads * hd * 4) == 0,
-               i == 1 ? "alone attends" : "alone in clusters attends", label, a.window, pos, half,
-               0);
-        report(memcmp(pool[0], pool[i], pool_bytes) == 0, "alone appends", label, a.window, pos,
-               half, 0);
-    }
+    report(memcmp(out[0], out[1], (size_t)a.heads * hd * 4) == 0, "alone attends", label, a.window,
+           pos, half, 0);
+    report(memcmp(pool[0], pool[1], pool_bytes) == 0, "alone appends", label, a.window, pos, half,
+           0);
     cudaFree(dq), cudaFree(dk), cudaFree(dv), cudaFree(dn), cudaFree(dcs), cudaFree(d_table),
         cudaFree(d_ids), cudaFree(partial), cudaFree(turn);
     free(q), free(k), free(v), free(norms), free(cs), free(noise), free(table);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         free(out[i]), free(pool[i]);
 }
 
 static void alone(void)
 {
-    static const shape shapes[] = {
-        {512, 8, 1, 0, true, false},  {256, 4, 2, 100, true, false},
-        {256, 6, 1, 0, true, true},   {128, 12, 1, 0, true, false},
-        {64, 4, 2, 0, true, true},    {256, 32, 16, 1024, true, false}, /* clusters merge parts */
-        {128, 6, 2, 400, true, true}, {64, 8, 1, 130, true, false}};
+    static const shape shapes[] = {{512, 8, 1, 0, true, false},  {256, 4, 2, 100, true, false},
+                                   {256, 6, 1, 0, true, true},   {128, 12, 1, 0, true, false},
+                                   {64, 4, 2, 0, true, true},    {256, 32, 16, 1024, true, false},
+                                   {128, 6, 2, 400, true, true}, {64, 8, 1, 130, true, false}};
     static const int32_t at[] = {0, 15, 16, 63, 64, 250, 1100, 3000};
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         for (size_t j = 0; j < ARRAY_LEN(at); j++)

@@ -15,13 +15,14 @@
  * registers (its queries stay in shared memory) it finds room beside the product ahead of it and
  * the one behind it. Bound: memory, 4 bytes of keys and values a position and dim. Figures:
  * docs/cuda.md. */
-#include "backend/cuda/cluster.cuh"
 #include "backend/cuda/heads.cuh"
+#include "backend/cuda/ptx.cuh"
+#include "backend/cuda/ring.cuh"
 
 namespace
 {
 
-enum { WARPS = 4, THREADS = WARPS * 32, SLOTS = 3, TILE = 16, QUERIES = 8, CLUSTER = 8 };
+enum { WARPS = 4, THREADS = WARPS * 32, SLOTS = 3, TILE = 16, QUERIES = 8 };
 static_assert(WARPS * QUERIES == 32, "a warp weighs what each warp has of each query");
 
 /* Byte of 16-byte chunk c of a tile's position: 64 dims of all positions, then the next 64. */
@@ -34,61 +35,6 @@ __device__ inline uint32_t tile_at(int row, int c)
 template <int HD> __host__ __device__ constexpr int query_ld()
 {
     return HD + 8;
-}
-
-/* Of shared memory, before what a cluster gives; the merge takes a slot of each warp. */
-template <int HD> __host__ __device__ constexpr int own_bytes()
-{
-    return WARPS * SLOTS * TILE * HD * 2 + 8 * query_ld<HD>() * 2 + 2 * HD * 2 + WARPS * HD * 4;
-}
-
-/* Parts that a cluster merges: each CTA sums the parts of a share of what n_q query heads leave. */
-struct shares {
-    int items, each, n_stats; /* four dims of a head; those of a CTA; stats of two heads */
-
-    __host__ __device__ shares(int n_q, int hd)
-        : items(n_q * hd / 4), each((items + 2 * CLUSTER - 1) / (2 * CLUSTER) * 2),
-          n_stats((n_q + 1) / 2)
-    {
-    }
-    __device__ int of(int rank) const
-    {
-        return max(0, min(each, items - rank * each));
-    }
-    /* [CLUSTER][each] of values, then [CLUSTER][n_stats] of maximum, sum, maximum, sum */
-    __host__ __device__ int bytes() const
-    {
-        return CLUSTER * (each + n_stats) * 16;
-    }
-};
-
-/* The share of CTA `rank`, parts in ascending order. */
-template <int HD>
-__device__ inline void merge_share(const gem_cuda_queries &q, int64_t r, int h0, int rank, int n,
-                                   const shares &all, const float4 *values, const float4 *stats)
-{
-    const int i = (int)threadIdx.x;
-    if (i >= all.of(rank)) return;
-    const int at = rank * all.each + i, c = at / (HD / 4), d = at % (HD / 4) * 4;
-    const auto stat = [&](int w) {
-        const float4 two = stats[w * all.n_stats + c / 2];
-        return c % 2 ? make_float2(two.z, two.w) : make_float2(two.x, two.y);
-    };
-    float top = -INFINITY, total = 0;
-    float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll
-    for (int w = 0; w < CLUSTER; w++)
-        if (w < n) top = fmaxf(top, stat(w).x);
-#pragma unroll
-    for (int w = 0; w < CLUSTER; w++) {
-        if (w >= n) continue;
-        const float f = expf(stat(w).x - top);
-        const float4 x = values[w * all.each + i];
-        total = fmaf(f, stat(w).y, total);
-        sum.x = fmaf(f, x.x, sum.x), sum.y = fmaf(f, x.y, sum.y);
-        sum.z = fmaf(f, x.z, sum.z), sum.w = fmaf(f, x.w, sum.w);
-    }
-    put_four(q, r, h0 + c, HD, d, sum, 1.0f / total);
 }
 
 /* The parts of n_q query heads from h0 on, in ascending order whichever CTA comes last. stats:
@@ -146,8 +92,7 @@ template <int HD, bool ALONE> __host__ __device__ constexpr bool fits_beside()
 template <int HD, bool ALONE, bool TIMED>
 __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
     attend_mma(gem_cuda_kv kv, gem_cuda_rows rows, gem_cuda_queries q, gem_cuda_qkv raw,
-               int32_t max_splits, float *partial, int64_t partial_ld, int32_t *turn,
-               bool in_cluster)
+               int32_t max_splits, float *partial, int64_t partial_ld, int32_t *turn)
 {
     DYNAMIC_SHARED(uint8_t, smem, 128);
     SHARED(bool, is_last);
@@ -155,41 +100,22 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
     SHARED(float[3][QUERIES], both);        /* maximum, sum, its inverse */
     SHARED(int32_t[WARPS], spares);
     SHARED(uint64_t[WARPS][SLOTS], bars);
-    SHARED(uint64_t, gift);
     constexpr int BYTES = TILE * HD * 2, TILES = HD / 16;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int group = q.n_heads / kv.n_kv_heads, groups = (group + QUERIES - 1) / QUERIES;
-    const bool meets = fits_beside<HD, ALONE>() && in_cluster;
-    const int place = meets ? blockIdx.y : blockIdx.x;
-    const int head = place / groups, h0 = head * group + place % groups * QUERIES;
+    const int head = blockIdx.x / groups, h0 = head * group + blockIdx.x % groups * QUERIES;
     const int n_q = min((int)QUERIES, head * group + group - h0);
     const int64_t r = blockIdx.z;
     uint8_t *ring = smem + warp * SLOTS * BYTES;
     if (!ALONE) dependents_go();
     /* ids and tables were uploaded before the first kernel of this batch */
     const int32_t pos = __ldcg(rows.pos + r), seq = __ldcg(rows.seq + r);
-    /* parts of this CTA */
-    int32_t which = (int32_t)(meets ? blockIdx.x : blockIdx.y), behind = which + 1;
+    int32_t which = (int32_t)blockIdx.y, behind = which + 1; /* parts of this CTA */
     part p = part_of(kv, pos, which, max_splits);
     if (!ALONE && (int32_t)gridDim.y <= max_splits) { /* fewer CTAs than parts there may be */
         which = p.n * (int32_t)blockIdx.y / (int32_t)gridDim.y;
         behind = p.n * ((int32_t)blockIdx.y + 1) / (int32_t)gridDim.y;
         p = part_of(kv, pos, which, max_splits);
-    }
-    const bool whole = p.n == 1; /* nothing to merge with */
-    const shares mine(n_q, HD);
-    float4 *given = (float4 *)(smem + own_bytes<HD>()), *given_stats = given + CLUSTER * mine.each;
-    if (meets && !whole) {
-        if (threadIdx.x == 0)
-            gifts_expected(&gift, (uint32_t)(p.n * (mine.of(which) + mine.n_stats) * 16));
-        cluster_meet();     /* all are there: their shared memory may be written */
-        if (which >= p.n) { /* only sums others' parts */
-            dependency_wait();
-            dependents_go();
-            gifts_arrived(&gift);
-            merge_share<HD>(q, r, h0, which, p.n, mine, given, given_stats);
-            return;
-        }
     }
     behind = min(behind, p.n);
     if (which >= behind) return;
@@ -356,6 +282,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
             *(uint4 *)(to + tile_at(row, c)) = *(const uint4 *)(own + 8 * c);
         __syncwarp();
     };
+    const bool whole = p.n == 1; /* nothing to merge with */
     phases<TIMED> spent;
 #pragma unroll 1
     for (;;) {
@@ -493,10 +420,6 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
                 put_four(q, r, h0 + c, HD, d, sum, both[2][c]);
                 continue;
             }
-            if (meets) {
-                give(given + now * mine.each + i % mine.each, &gift, i / mine.each, sum);
-                continue;
-            }
             float *to = partial + ((r * q.n_heads + h0 + c) * (max_splits + 1) + now) * partial_ld;
             *(float4 *)(to + d) = sum;
             if (d == 0) {
@@ -510,18 +433,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
         fill(SLOTS);
     }
     if (raw.after.count) dependency_wait();
-    if (whole) return;
-    if (meets) {
-        for (int i = threadIdx.x; i < CLUSTER * mine.n_stats; i += THREADS) {
-            const int c = i / CLUSTER * 2;
-            give(given_stats + (which - 1) * mine.n_stats + c / 2, &gift, i % CLUSTER,
-                 make_float4(both[0][c], both[1][c], both[0][c + 1], both[1][c + 1]));
-        }
-        gifts_arrived(&gift);
-        merge_share<HD>(q, r, h0, which - 1, p.n, mine, given, given_stats);
-        return;
-    }
-    if (!turn) return;
+    if (!turn || whole) return;
     /* The CTA that comes last merges the parts. The barrier, then one thread's release and acquire,
      * order what all threads wrote and will read. */
     __syncthreads();
@@ -536,18 +448,10 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
     merge_parts<HD>(q, r, h0, n_q, p.n, partial, max_splits, partial_ld, (float2 *)smem);
 }
 
-template <int HD> int most_bytes(int n_q)
+template <int HD> size_t smem_bytes()
 {
-    return own_bytes<HD>() + shares(n_q, HD).bytes();
-}
-
-/* Parts of a sequence that a window sees, at most. */
-int window_parts(int32_t window, int32_t splits)
-{
-    if (!window) return INT32_MAX;
-    const int32_t pages = (window + GEM_PAGE - 2) / GEM_PAGE + 1;
-    const int32_t each = splits > 1 ? pages_per_split(pages, splits) : pages;
-    return GEM_MAX(GEM_MIN(splits, pages), (pages + each - 2) / each + 1);
+    return (size_t)WARPS * SLOTS * TILE * HD * 2 /* the merge takes a slot of each warp */
+           + 8 * query_ld<HD>() * 2 + 2 * HD * 2 + WARPS * HD * 4;
 }
 
 template <int HD>
@@ -560,24 +464,19 @@ cudaError_t run(const gem_cuda_stream *s, const gem_cuda_kv *kv, const gem_cuda_
     const int ctas = kv->n_kv_heads * groups * n; /* and at most two waves of them */
     int parts = splits + 1;
     if (n > 1) parts = GEM_MIN(parts, GEM_MAX(1, (HD > 256 ? 1 : 2) * s->n_sms / ctas));
-    const unsigned places = (unsigned)(kv->n_kv_heads * groups);
-    dim3 grid(places, (unsigned)parts, (unsigned)n);
+    dim3 grid((unsigned)(kv->n_kv_heads * groups), (unsigned)parts, (unsigned)n);
     /* phases are told of single rows */
     const auto kernel = !raw        ? attend_mma<HD, false, false>
                         : q->clocks ? attend_mma<HD, true, true>
                                     : attend_mma<HD, true, false>;
-    const bool meets = raw && turn && fits_beside<HD, true>() && s->cluster_merge &&
-                       window_parts(kv->window, splits) <= CLUSTER;
-    if (meets) grid = dim3(CLUSTER, places);
-    const int bytes = meets ? most_bytes<HD>(GEM_MIN(group, QUERIES)) : own_bytes<HD>();
-    return launch_clusters(s, kernel, grid, THREADS, meets ? CLUSTER : 1, (size_t)bytes, *kv, *rows,
-                           *q, raw ? *raw : none, splits, partial, (int64_t)HD + 4, turn, meets);
+    return launch(s, kernel, grid, THREADS, smem_bytes<HD>(), *kv, *rows, *q, raw ? *raw : none,
+                  splits, partial, (int64_t)HD + 4, turn);
 }
 
 template <int HD> cudaError_t init()
 {
     const cudaFuncAttribute what = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    const int bytes = fits_beside<HD, true>() ? most_bytes<HD>(QUERIES) : own_bytes<HD>();
+    const int bytes = (int)smem_bytes<HD>();
     cudaError_t e = cudaFuncSetAttribute(attend_mma<HD, false, false>, what, bytes);
     if (!e) e = cudaFuncSetAttribute(attend_mma<HD, true, false>, what, bytes);
     return e ? e : cudaFuncSetAttribute(attend_mma<HD, true, true>, what, bytes);
@@ -588,7 +487,7 @@ template <int HD> cudaError_t init()
 bool gem_cuda_mma_head(const gem_cuda_stream *s, int head_dim, bool f16)
 {
     return f16 && gem_cuda_flash_head(head_dim) &&
-           (head_dim < 512 || (size_t)own_bytes<512>() + 1024 <= s->max_smem);
+           (head_dim < 512 || smem_bytes<512>() + 1024 <= s->max_smem);
 }
 
 bool gem_cuda_mma_merges(const gem_cuda_kv *kv, const gem_cuda_queries *q, int32_t splits)

@@ -86,7 +86,7 @@ static bool read_route(gem_backend *be, const char *at, size_t len)
 {
     static const char *const names[] = {"launch=pdl",  "launch=graph", "launch=stream",
                                         "linear=blas", "linear=tile",  "attend=ref",
-                                        "delta=rows",  "weights=f16",  "merge=cluster"};
+                                        "delta=rows",  "weights=f16"};
     size_t i = 0;
     while (i < ARRAY_LEN(names) && (strlen(names[i]) != len || memcmp(at, names[i], len) != 0))
         i++;
@@ -95,7 +95,6 @@ static bool read_route(gem_backend *be, const char *at, size_t len)
     be->attend_ref = be->attend_ref || i == 5;
     be->delta_rows = be->delta_rows || i == 6;
     be->keep_f16 = be->keep_f16 || i == 7;
-    be->s.cluster_merge = be->s.cluster_merge || (i == 8 && be->s.clusters);
     return i < ARRAY_LEN(names);
 }
 
@@ -115,8 +114,7 @@ static gem_status read_isa(gem_backend *be, gem_error *err)
     return gem_fail(
         err, GEM_E_UNSUPPORTED,
         "cuda: instruction set %.64s; this device is %s, and behind it may stand "
-        ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref ,delta=rows ,weights=f16 and "
-        ",merge=cluster",
+        ",launch=pdl|graph|stream ,linear=blas|tile ,attend=ref ,delta=rows and ,weights=f16",
         be->opt.isa, be->isa);
 }
 

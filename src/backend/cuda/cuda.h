@@ -76,7 +76,6 @@ typedef struct gem_cuda_weight {
 typedef struct gem_cuda_stream {
     cudaStream_t stream;
     bool pdl, clusters, wgmma; /* clusters, wgmma: the device has them */
-    bool cluster_merge;        /* parts of a window meet in a cluster (attend_mma.cu) */
     int n_sms;
     size_t max_smem; /* bytes of shared memory a CTA may have */
 } gem_cuda_stream;
