@@ -201,17 +201,13 @@ static void check_gated(gem_dtype t, int64_t k, int64_t ff, int32_t n)
     gem_cuda_packed p = {device_take(8 * (size_t)ff * 2), device_take(8 * (size_t)ff / 8 * 4), ff};
     gem_cuda_slab_out o = {&both, NULL, 0};
     gem_cuda_slab_in in = {.a = {.data = dx, .ld = k, .n_parts = 1}};
-    int32_t *count = device_take(sizeof(*count));
-    DO(cudaMemset(count, 0, sizeof(*count)));
-    gem_cuda_slab_end end = {.gated = true, .act = GEM_ACT_SILU, .packed = p, .count = count};
+    gem_cuda_slab_end end = {true, GEM_ACT_SILU, p, 0};
     DO(gem_cuda_linear_slab(&s, &o, 1, &in, &end, n));
     size_t out_floats = 2 * 16 * GEM_CUDA_FEW * 40;
     float *y = device_take(out_floats * 4), *a = product(SLAB, &one, dx, n),
           *b = product(SLAB, &two, dx, n);
     gem_cuda_slab_out to = {&last, y, 40};
-    gem_cuda_slab_in from = {.from = GEM_CUDA_FROM_PACKED,
-                             .packed = p,
-                             .after = {count, gem_cuda_slab_ctas(&s, &o, 1, n)}};
+    gem_cuda_slab_in from = {.from = GEM_CUDA_FROM_PACKED, .packed = p};
     DO(gem_cuda_linear_slab(&s, &to, 1, &from, NULL, n));
     DO(cudaStreamSynchronize(s.stream));
     uint16_t *h = host_copy(p.h, 8 * (size_t)ff * 2);
@@ -246,7 +242,7 @@ static void check_gated(gem_dtype t, int64_t k, int64_t ff, int32_t n)
     report(worst <= 1, "gated", gem_dtype_get(t)->name, k, ff, n, worst);
     report(worst_next <= 1, "from packed", gem_dtype_get(t)->name, k, ff, n, worst_next);
     cudaFree((void *)one.data), cudaFree((void *)two.data), cudaFree((void *)last.data);
-    cudaFree(data), cudaFree(p.h), cudaFree(p.scale), cudaFree(y), cudaFree(dx), cudaFree(count);
+    cudaFree(data), cudaFree(p.h), cudaFree(p.scale), cudaFree(y), cudaFree(dx);
     free(gate), free(up), free(next), free(x), free(a), free(b), free(h), free(scale), free(got),
         free(w);
 }

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
 #pragma unroll 1
     while (issued < min(n_loads, (int32_t)SLOTS) && old(issued))
         issue();
-    await_ahead(raw.after);
+    dependency_wait();
     if (!ALONE) fill(SLOTS);
 #else
     (void)bars; /* cp.async counts groups itself */
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
         while (issued - base < slots)
             issue();
     };
-    await_ahead(raw.after);
+    dependency_wait();
     fill(SLOTS);
 #endif
 
@@ -432,7 +432,6 @@ __global__ void __launch_bounds__(THREADS, fits_beside<HD, ALONE>() ? 4 : 1)
         __syncthreads();
         fill(SLOTS);
     }
-    if (raw.after.count) dependency_wait();
     if (!turn || whole) return;
     /* The CTA that comes last merges the parts. The barrier, then one thread's release and acquire,
      * order what all threads wrote and will read. */

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(APPEND_THREADS)
     const float4 norm = w && in[0] ? *(const float4 *)(w + i) : one;
     const bool rotates = in[0] && i < 2 * a.half;
     const int j = i < a.half ? i : i - a.half;
-    await_ahead(a.after);
+    dependency_wait();
     const int32_t pos = __ldcg(rows.pos + r);
     const int slot = pos % GEM_PAGE;
     E *page = query ? NULL : page_part<E>(kv, __ldcg(rows.seq + r), pos, h - a.n_heads);
@@ -100,7 +100,6 @@ __global__ void __launch_bounds__(APPEND_THREADS)
             fmaf(sign * y.x, sn.x, x[0].x * cs.x), fmaf(sign * y.y, sn.y, x[0].y * cs.y),
             fmaf(sign * y.z, sn.z, x[0].z * cs.z), fmaf(sign * y.w, sn.w, x[0].w * cs.w));
     }
-    if (a.after.count) dependency_wait();
     if (!query) {
         if (in[0]) put4(page, put, x[0]);
         return;

@@ -192,8 +192,8 @@ static void take_work(gem_backend *be)
     }
     be->ld_logits = (int64_t)gem_round_up((uint64_t)p->n_vocab, 32);
     be->logits = take(be, (size_t)be->opt.n_logits * (size_t)be->ld_logits, sizeof(float));
-    be->top_groups = take(be, (size_t)be->opt.n_logits * (size_t)gem_cuda_top_groups(p->n_vocab),
-                          sizeof(uint32_t));
+    be->top_groups = take(
+        be, (size_t)be->opt.n_logits * (size_t)gem_cuda_top_groups(p->n_vocab), sizeof(uint32_t));
     be->never = take(be, p->n_suppress, sizeof(int32_t));
     be->head_part = take(be, (size_t)be->head_parts * few * (size_t)be->ld_logits, sizeof(float));
     be->summed.width = (int64_t)gem_round_up((uint64_t)p->d_model, 256);
@@ -229,8 +229,7 @@ static void take_work(gem_backend *be)
     be->scale = take(be, padded, sizeof(float));
     be->blas_work = take(be, be->blas ? GEM_CUDA_BLAS_WORK_BYTES : 0, 1);
     be->table = take(be, (size_t)be->n_seqs * layers * (size_t)be->max_pages, sizeof(int32_t));
-    be->n_counts = (int)p->n_ops;
-    be->ids = take(be, 4 * rows + p->n_ops, sizeof(int32_t));
+    be->ids = take(be, 4 * rows, sizeof(int32_t));
     be->update = take(be, GEM_CUDA_MAX_UPDATES, sizeof(*be->update));
     be->block = take(be, 2 * GEM_CUDA_MAX_GROUPS * rows, sizeof(*be->block));
     be->rec = take(be, be->rec_ints, sizeof(int32_t));
@@ -311,8 +310,7 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
         if (!e) e = cudaMallocHost((void **)&be->host_rec, be->rec_ints * sizeof(int32_t));
         if (!e) memset(be->host_rec, 0, be->rec_ints * sizeof(int32_t));
     }
-    if (!e)
-        e = cudaMallocHost((void **)&be->host_ids, (rows * 4 + be->plan->n_ops) * sizeof(int32_t));
+    if (!e) e = cudaMallocHost((void **)&be->host_ids, rows * 4 * sizeof(int32_t));
     if (!e)
         e = cudaMallocHost((void **)&be->host_update,
                            GEM_CUDA_MAX_UPDATES * sizeof(*be->host_update));
@@ -336,8 +334,9 @@ static gem_status take_memory(gem_backend *be, gem_error *err)
     e = cudaMemsetAsync(be->table, 0xff, tables * sizeof(int32_t), be->s.stream);
     if (!e) e = cudaMemsetAsync(be->turn, 0, be->turns * sizeof(int32_t), be->s.stream);
     if (!e && be->plan->n_suppress)
-        e = cudaMemcpyAsync(be->never, be->plan->suppress, be->plan->n_suppress * sizeof(int32_t),
-                            cudaMemcpyHostToDevice, be->s.stream);
+        e = cudaMemcpyAsync(be->never, be->plan->suppress,
+                            be->plan->n_suppress * sizeof(int32_t), cudaMemcpyHostToDevice,
+                            be->s.stream);
     for (int r = 0; r < be->plan->n_ropes && !e; r++) {
         size_t half = (size_t)be->plan->rope[r].n_dims / 2;
         double *freq = malloc(half * sizeof(double) + 1);

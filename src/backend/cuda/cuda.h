@@ -52,13 +52,6 @@ typedef struct gem_cuda_runs {
     float *scale;   /* [GEM_CUDA_FEW][width / 256] */
     int64_t width;  /* a multiple of 256 */
 } gem_cuda_runs;
-/* What a kernel waits for: that `ctas` CTAs of the kernel ahead have counted themselves, having
- * read and written all that they will; count NULL: for that kernel's end, of which a kernel that
- * has filled every multiprocessor tells 1 to 2 us later (docs/cuda.md). */
-typedef struct gem_cuda_after {
-    const int32_t *count; /* device */
-    int32_t ctas;
-} gem_cuda_after;
 /* A weight on the device: rows as in the file, or slabs (slab.cuh). With `up`: two weights in one,
  * 8 rows of `tensor` (the gate) and the same 8 of `up` by turns, so that a tile holds both. */
 typedef struct gem_cuda_weight {
@@ -109,7 +102,6 @@ typedef struct gem_cuda_sum {
     gem_cuda_view src;
     gem_cuda_runs runs;
     float eps, out_scale;
-    gem_cuda_after after;
 } gem_cuda_sum;
 cudaError_t gem_cuda_residual(const gem_cuda_stream *s, const gem_cuda_sum *a, int32_t n);
 cudaError_t gem_cuda_glu(const gem_cuda_stream *s, gem_act act, gem_cuda_view gate,
@@ -152,9 +144,6 @@ size_t gem_cuda_slab_bytes(gem_dtype t);
 /* Parts that a product of n rows leaves of each value (gem_cuda_view): 1, 2, or 2 a slice. */
 int gem_cuda_slab_parts(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
                         int32_t n);
-/* CTAs of that product. */
-int32_t gem_cuda_slab_ctas(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
-                           int32_t n);
 typedef enum gem_cuda_slab_source {
     GEM_CUDA_FROM_ROWS,   /* a */
     GEM_CUDA_FROM_GATED,  /* act(a) * b */
@@ -167,15 +156,13 @@ typedef struct gem_cuda_slab_in {
     gem_cuda_view a, b;
     gem_cuda_packed packed;
     gem_cuda_runs runs;
-    gem_cuda_after after; /* packed */
 } gem_cuda_slab_in;
 /* What becomes of the products, besides going to y. */
 typedef struct gem_cuda_slab_end {
     bool gated; /* one joint weight, one slice: act(gate) * up goes to `packed`, nothing to y */
     gem_act act;
     gem_cuda_packed packed;
-    float softcap;  /* > 0: softcap * tanh(y / softcap); one part only */
-    int32_t *count; /* device, 0: CTAs that are done are counted here; NULL: nowhere */
+    float softcap; /* > 0: softcap * tanh(y / softcap); one part only */
 } gem_cuda_slab_end;
 /* Weights of one type and one k that share an input. end: NULL for none. */
 cudaError_t gem_cuda_linear_slab(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
@@ -224,7 +211,6 @@ typedef struct gem_cuda_qkv {
     const float *q_norm, *k_norm;
     float eps, q_scale;
     bool v_norm, v_from_k;
-    gem_cuda_after after;
 } gem_cuda_qkv;
 cudaError_t gem_cuda_append(const gem_cuda_stream *s, const gem_cuda_qkv *a, const gem_cuda_kv *kv,
                             const gem_cuda_rows *rows, int32_t n);

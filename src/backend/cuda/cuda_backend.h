@@ -70,10 +70,10 @@ struct gem_backend {
     float *head_part, *logits, *via, *partial;
     gem_cuda_runs summed;     /* of the decode route: norms of residual sums */
     gem_cuda_packed attended; /* and heads */
-    float *joint;             /* [n_batch][joint_width]: rows of joint weights, of the tile route */
-    gem_cuda_packed packed;   /* gated rows of the decode route */
-    int64_t joint_width;      /* 0: there are no joint weights */
-    int32_t *turn;            /* counters of attend_mma */
+    float *joint;           /* [n_batch][joint_width]: rows of joint weights, of the tile route */
+    gem_cuda_packed packed; /* gated rows of the decode route */
+    int64_t joint_width;    /* 0: there are no joint weights */
+    int32_t *turn;          /* counters of attend_mma */
     size_t turns;
     int head_parts;
     int64_t ld_logits;
@@ -87,9 +87,7 @@ struct gem_backend {
     size_t wh_values;
     int32_t *table; /* [n_seqs][n_layers][max_pages] */
     int32_t max_pages;
-    int32_t *ids; /* [4][n]: token, pos, seq, row_of; of up to GEM_CUDA_FEW rows, [n_counts] zeros
-                     behind them: where CTAs count themselves (gem_cuda_after) */
-    int n_counts;
+    int32_t *ids; /* [4][n]: token, pos, seq, row_of */
     gem_cuda_update *update;
     gem_cuda_block *block; /* gem_cuda_block_list */
     /* kinds of attention: query heads on a KV head, rows of a block, without a window */
@@ -114,8 +112,8 @@ struct gem_backend {
     gem_cuda_update *host_update;
     gem_cuda_block *host_block;
     float *host_logits;
-    gem_top *host_top;                /* pinned, too */
-    int32_t n_kept;                   /* rows of the last run whose logits are in `logits` */
+    gem_top *host_top; /* pinned, too */
+    int32_t n_kept;    /* rows of the last run whose logits are in `logits` */
     int32_t *mirror;                  /* what table holds */
     int32_t *wanted_pos, *wanted_seq; /* [n_batch], of the rows that want logits */
     int n_blocks[2][GEM_CUDA_MAX_GROUPS];

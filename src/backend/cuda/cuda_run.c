@@ -25,9 +25,6 @@ typedef struct pass {
     bool in_xh;              /* the next product's rows stand in be->xh already */
     const gem_cuda_op *conv; /* left to the delta rule that comes next, or NULL */
     gem_cuda_qkv raw;        /* left to the attention that comes next, when raw.n_heads > 0 */
-    gem_cuda_after after;    /* of the slab product launched last, when no kernel is behind it */
-    int32_t *counts;         /* of CTAs of slab products, 0 before the run */
-    int n_counts;            /* in use */
 } pass;
 
 static gem_cuda_view plain(const gem_backend *be, gem_buf b)
@@ -100,14 +97,6 @@ static gem_cuda_slab_in slab_input(const pass *p, gem_buf src)
     return in;
 }
 
-/* What the next kernel may wait for, if it is the one behind that product. */
-static gem_cuda_after after_last(pass *p)
-{
-    const gem_cuda_after after = p->after;
-    p->after = (gem_cuda_after){0};
-    return after;
-}
-
 /* Up to GEM_CUDA_FEW rows, or exact mode with any number. */
 static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src, const target *t,
                               const gem_cuda_slab_end *end)
@@ -121,7 +110,6 @@ static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src,
         if (!w->slabs) {
             *t[i].view =
                 (gem_cuda_view){.data = t[i].y, .bias = o->bias[i], .ld = t[i].ld, .n_parts = 1};
-            p->after = (gem_cuda_after){0};
             e = gem_cuda_linear_exact(&be->s, w, be->buf[src], be->ld[src], p->n, t[i].y, t[i].ld);
             i++;
             continue;
@@ -135,15 +123,8 @@ static cudaError_t linear_few(pass *p, const gem_cuda_op *o, int n, gem_buf src,
                                          .part_stride = GEM_CUDA_FEW * t[j].ld,
                                          .ld = t[j].ld,
                                          .n_parts = parts};
-        gem_cuda_slab_in in = slab_input(p, src);
-        gem_cuda_slab_end with = end ? *end : (gem_cuda_slab_end){0};
-        const gem_cuda_after ahead = after_last(p);
-        if (in.from == GEM_CUDA_FROM_PACKED) in.after = ahead;
-        if (p->n <= GEM_CUDA_FEW && p->n_counts < be->n_counts) {
-            with.count = p->counts + p->n_counts++;
-            p->after = (gem_cuda_after){with.count, gem_cuda_slab_ctas(&be->s, out, count, p->n)};
-        }
-        e = gem_cuda_linear_slab(&be->s, out, count, &in, &with, p->n);
+        const gem_cuda_slab_in in = slab_input(p, src);
+        e = gem_cuda_linear_slab(&be->s, out, count, &in, end, p->n);
     }
     p->source = GEM_CUDA_FROM_ROWS;
     return e;
@@ -185,7 +166,7 @@ static cudaError_t linear_op(pass *p, const gem_cuda_op *o)
     target t[GEM_CUDA_LINEARS];
     if (o->joint) {
         const gem_op *glu = op + 1;
-        const gem_cuda_slab_end end = {.gated = true, .act = glu->glu.act, .packed = be->packed};
+        const gem_cuda_slab_end end = {true, glu->glu.act, be->packed, 0};
         gem_cuda_view none;
         t[0] = (target){be->joint, be->joint, o->w[0]->n_rows, &none};
         if (!few_rows(p)) {
@@ -274,7 +255,6 @@ static cudaError_t qkv(pass *p, const gem_cuda_op *o)
         .v_from_k = op->qkv.v_from_k,
     };
     p->view[op->qkv.q] = plain(be, op->qkv.q);
-    if (few_rows(p)) a.after = after_last(p);
     if (p->n == 1 && p->n_wanted == 1 && !be->opt.exact && !be->attend_ref &&
         gem_cuda_mma_head(&be->s, kv.head_dim, kv.f16)) {
         p->raw = a;
@@ -431,8 +411,7 @@ static cudaError_t residual(pass *p, const gem_cuda_op *o)
                       .d = be->plan->d_model,
                       .src = p->view[op->residual.src],
                       .eps = op->residual.eps,
-                      .out_scale = op->residual.out_scale,
-                      .after = after_last(p)};
+                      .out_scale = op->residual.out_scale};
     if (b >= 0) p->view[b] = plain(be, b);
     if (!few_rows(p) && o->read_once) {
         p->in_xh = true;
@@ -480,10 +459,6 @@ static cudaError_t one_op(pass *p, const gem_cuda_op *o)
     const gem_op *op = o->op;
     int64_t d = be->plan->d_model;
     gem_buf b;
-    /* others are behind more than the product, or write what it reads */
-    if (op->kind != GEM_OP_LINEAR && op->kind != GEM_OP_RESIDUAL && op->kind != GEM_OP_QKV &&
-        op->kind != GEM_OP_GLU)
-        p->after = (gem_cuda_after){0};
     switch (op->kind) {
     case GEM_OP_EMBED:
         b = op->embed.dst;
@@ -531,7 +506,6 @@ static cudaError_t enqueue(gem_backend *be, int32_t n, int32_t n_wanted, bool to
     const gem_plan *plan = be->plan;
     pass p = {.be = be, .n = n, .n_wanted = n_wanted, .top = top};
     cudaError_t e = cudaSuccess;
-    p.counts = be->ids + 4 * n;
     p.rows = (gem_cuda_rows){be->ids, be->ids + n, be->ids + 2 * n, be->ids + 3 * n};
     for (int b = 0; b < plan->n_bufs; b++)
         p.view[b] = plain(be, b);
@@ -654,11 +628,8 @@ static cudaError_t send_ids(gem_backend *be, const gem_batch *b, int32_t *n_want
         row_of[r] = 0;
         if (b->want[r]) row_of[(*n_wanted)++] = r;
     }
-    size_t up = 4 * (size_t)n;
-    for (int i = 0; n <= GEM_CUDA_FEW && i < be->n_counts; i++)
-        be->host_ids[up++] = 0;
-    e = cudaMemcpyAsync(be->ids, be->host_ids, up * sizeof(int32_t), cudaMemcpyHostToDevice,
-                        be->s.stream);
+    e = cudaMemcpyAsync(be->ids, be->host_ids, (size_t)n * 4 * sizeof(int32_t),
+                        cudaMemcpyHostToDevice, be->s.stream);
     if (e || n <= GEM_CUDA_FEW) return e;
     return send_blocks(be, b, *n_wanted);
 }

@@ -41,21 +41,6 @@ cudaError_t launch(const gem_cuda_stream *s, void (*kernel)(P...), dim3 grid, di
     return launch_clusters(s, kernel, grid, block, 1, smem, args...);
 }
 
-/* By every thread of a CTA: what the kernel ahead wrote is there. Behind its last use, a kernel
- * that did not wait for that kernel's end calls dependency_wait(), so that completion stays
- * transitive. */
-__device__ inline void await_ahead(const gem_cuda_after &a)
-{
-    if (!a.count) {
-        dependency_wait();
-        return;
-    }
-    if (threadIdx.x == 0)
-        while (load_acquire(a.count) < a.ctas) {
-        }
-    __syncthreads();
-}
-
 /* Activations are read past L1: an earlier kernel wrote them. */
 __device__ inline float view_at(const gem_cuda_view &v, int64_t r, int64_t i)
 {

@@ -26,6 +26,10 @@
 namespace
 {
 
+/* Longer slices leave the ring of eight rows too little of a Hopper multiprocessor's shared memory;
+ * with this many tiles a place, one more or less does not matter. */
+enum { MAX_SLICE = 24, CUT_TILES = 6 };
+
 struct args : product {
     int32_t stages, early;
     layout at;
@@ -116,10 +120,7 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     own.slabs = len;
     const int n_runs = (N > 1 ? a.n : 1) * len;
     plan_jobs<N>(a, line, shared);
-    if (FROM == GEM_CUDA_FROM_PACKED)
-        await_ahead(a.in.after);
-    else
-        dependency_wait();
+    dependency_wait();
     if (FROM == GEM_CUDA_FROM_PACKED && a.in.from == GEM_CUDA_FROM_RUNS) {
         put_runs<T, N>(own, a.in.runs, a.n, first_slab, warp, lane);
     } else if (FROM == GEM_CUDA_FROM_PACKED) {
@@ -177,10 +178,46 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
     __syncthreads();
 
     join_pieces<N>(a, shared);
-    if (FROM == GEM_CUDA_FROM_PACKED && a.in.after.count) dependency_wait();
-    if (!a.end.count) return;
-    __syncthreads();
-    if (threadIdx.x == 0) add_release(a.end.count, 1);
+}
+
+/* What follows from the shape. */
+product shape(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out, int32_t n)
+{
+    product a = {};
+    const gem_cuda_weight *w = out[0].w;
+    for (int i = 0; i < n_out; i++) {
+        a.tiles += (int32_t)((out[i].w->n_rows + 15) / 16);
+        a.out[i] = {out[i].w->data, out[i].y, out[i].ldy, (int32_t)out[i].w->n_rows, a.tiles};
+    }
+    for (int i = n_out; i < MAX_OUT; i++)
+        a.out[i].tile_end = INT32_MAX;
+    a.n = n;
+    a.k_slabs = (int32_t)(w->k / GEM_CUDA_SLAB_K);
+    const int slices = gem_cuda_slab_slices(w->dtype, w->k, s);
+    if (!slices) return a;
+    while (1 << a.log_slices < slices)
+        a.log_slices++;
+    a.places = s->n_sms / slices * slices;
+    a.cut = slices == 1 && a.tiles >= CUT_TILES * a.places;
+    if (a.places > a.tiles) a.places = a.tiles;
+    a.per_place = (uint32_t)((0xffffffffu + (uint64_t)a.places) / (uint64_t)a.places);
+    return a;
+}
+
+/* n: 1 or 8 */
+layout layout_of(gem_dtype t, int n, const product &a, int stages)
+{
+    layout l = {};
+    const int slices = 1 << a.log_slices;
+    l.slabs = (a.k_slabs + slices - 1) / slices;
+    l.acts = WARPS * stages * slab_bytes(t);
+    l.sums = l.acts + n * (512 * l.slabs + 16); /* 16: rows fall into different banks */
+    l.red = l.sums + n * (sum_bytes(t) * l.slabs + 16);
+    l.scale = l.red + WARPS * 2 * 16 * n * 4; /* red: [warp][2][column][16 rows] */
+    l.jobs = l.scale + (n * l.slabs + 3) / 4 * 16;
+    l.bars = l.jobs + WARPS * 2 * (int32_t)sizeof(job);
+    l.all = l.bars + WARPS * stages * 8;
+    return l;
 }
 
 template <int T> void (*kernel_of(int n, gem_cuda_slab_source from))(args)
@@ -194,12 +231,6 @@ template <int T> void (*kernel_of(int n, gem_cuda_slab_source from))(args)
         return n == 1 ? linear_slab<T, 1, GEM_CUDA_FROM_ROWS>
                       : linear_slab<T, 8, GEM_CUDA_FROM_ROWS>;
     }
-}
-
-int ctas_of(const product &a)
-{
-    const int slices = 1 << a.log_slices;
-    return (a.places + slices - 1) / slices * slices;
 }
 
 template <int T> cudaError_t run(const gem_cuda_stream *s, args a, int grid)
@@ -262,19 +293,19 @@ int gem_cuda_slab_parts(const gem_cuda_stream *s, const gem_cuda_slab_out *out, 
     return a.cut ? 1 : 2 << a.log_slices;
 }
 
-int32_t gem_cuda_slab_ctas(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
-                           int32_t n)
-{
-    return ctas_of(shape(s, out, n_out, n));
-}
-
 cudaError_t gem_cuda_linear_slab(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out,
                                  const gem_cuda_slab_in *in, const gem_cuda_slab_end *end,
                                  int32_t n)
 {
     args a = {};
-    if (!product_of(&a, s, out, n_out, in, end, n)) return cudaErrorInvalidValue;
-    const int grid = ctas_of(a);
+    (product &)a = shape(s, out, n_out, n);
+    const int slices = 1 << a.log_slices;
+    if (!a.places || n_out > MAX_OUT || n < 1 || n > GEM_CUDA_FEW) return cudaErrorInvalidValue;
+    a.in = *in;
+    if (end) a.end = *end;
+    if (a.end.gated && slices == 1) a.cut = true;
+    if ((a.end.gated || a.end.softcap > 0) && !a.cut) return cudaErrorInvalidValue;
+    const int grid = (a.places + slices - 1) / slices * slices;
     return GEM_CUDA_BY_SLAB_TYPE(out[0].w->dtype, run, s, a, grid);
 }
 

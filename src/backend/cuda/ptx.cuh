@@ -92,17 +92,6 @@ __device__ inline int32_t add_acquire_release(int32_t *p, int32_t x)
                  : "memory");
     return before;
 }
-/* *p += x, behind all that this thread has seen or written. */
-__device__ inline void add_release(int32_t *p, int32_t x)
-{
-    asm volatile("red.add.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
-}
-__device__ inline int32_t load_acquire(const int32_t *p)
-{
-    int32_t x;
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
-    return x;
-}
 __device__ inline void prefetch_l2(const void *p)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));

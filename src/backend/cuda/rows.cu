@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
     float *row = a.x + r * a.ldx;
     const float *part = a.src.data + r * a.src.ld + at[0];
     settle(row, part); /* before the wait */
-    await_ahead(a.after);
+    dependency_wait();
 #pragma unroll
     for (int j = 0; j < V; j++)
         x[j] = in[j] ? __ldcg((const float4 *)(row + at[j])) : zero;
@@ -154,7 +154,6 @@ __global__ void __launch_bounds__(SUM_THREADS, V == 1 ? 4 : 1) residual(gem_cuda
         x[j].w = fmaf(t[j].w, f, x[j].w) * a.out_scale;
         if (in[j]) *(float4 *)(row + at[j]) = x[j];
     }
-    if (a.after.count) dependency_wait();
     if (!a.next) return;
     const float squares = a.out_scale * a.out_scale * fmaf(f, fmaf(f, sum.w, 2 * sum.z), sum.y);
     const float f_post = f;

@@ -105,7 +105,7 @@ template <int T, int N>
 __device__ inline void put_packed(const acts &s, const gem_cuda_packed &p, int n_runs, int slab0,
                                   int warp, int lane)
 {
-    constexpr int U = N == 1 ? 2 : 11;
+    constexpr int U = N == 1 ? 2 : 6;
     const auto wrap = [&](int &row, int &ks) {
         if (N > 1)
             for (; ks >= s.slabs; row++)
@@ -145,7 +145,7 @@ template <int T, int N>
 __device__ inline void put_runs(const acts &s, const gem_cuda_runs &p, int n, int slab0, int warp,
                                 int lane)
 {
-    constexpr int EACH = SLAB_WARPS / N, U = N == 1 ? 2 : 11; /* warps a row, loads on their way */
+    constexpr int EACH = SLAB_WARPS / N, U = N == 1 ? 2 : 6; /* warps a row, loads on their way */
     constexpr int CHUNKS = sum_bytes(T) / 16;
     const int row = warp / EACH, first = warp % EACH;
     if (row >= n) return;

@@ -1,6 +1,5 @@
 /* slab_line.cuh - how the work of a slab product (linear_slab.cu) is cut among CTAs and warps, and
- * what becomes of tiles: read by the kernel of one product and by that of a layer's (layer_few.cu),
- * so that both have the same bits. */
+ * what becomes of tiles and of their pieces. */
 #ifndef GEM_CUDA_SLAB_LINE_CUH
 #define GEM_CUDA_SLAB_LINE_CUH
 
@@ -35,10 +34,6 @@ struct product {
     gem_cuda_slab_in in;
     gem_cuda_slab_end end;
 };
-
-/* Longer slices leave the ring of eight rows too little of a Hopper multiprocessor's shared memory;
- * with this many tiles a place, one more or less does not matter. */
-enum { MAX_SLICE = 24, CUT_TILES = 6 };
 
 /* The stripe of place v in slice s. Tiles [first, end) start at the place; the tile in front of
  * `first` began at the place before when `shared`. Slabs [lo, hi) of the slice's line. */
@@ -267,59 +262,6 @@ __device__ __forceinline__ void join_pieces(const product &a, const pieces_of &s
             if (own.zero) to[v + other] = 0.0f;
         }
     }
-}
-
-/* What follows from the shape. */
-inline product shape(const gem_cuda_stream *s, const gem_cuda_slab_out *out, int n_out, int32_t n)
-{
-    product a = {};
-    const gem_cuda_weight *w = out[0].w;
-    for (int i = 0; i < n_out; i++) {
-        a.tiles += (int32_t)((out[i].w->n_rows + 15) / 16);
-        a.out[i] = {out[i].w->data, out[i].y, out[i].ldy, (int32_t)out[i].w->n_rows, a.tiles};
-    }
-    for (int i = n_out; i < MAX_OUT; i++)
-        a.out[i].tile_end = INT32_MAX;
-    a.n = n;
-    a.k_slabs = (int32_t)(w->k / GEM_CUDA_SLAB_K);
-    const int slices = gem_cuda_slab_slices(w->dtype, w->k, s);
-    if (!slices) return a;
-    while (1 << a.log_slices < slices)
-        a.log_slices++;
-    a.places = s->n_sms / slices * slices;
-    a.cut = slices == 1 && a.tiles >= CUT_TILES * a.places;
-    if (a.places > a.tiles) a.places = a.tiles;
-    a.per_place = (uint32_t)((0xffffffffu + (uint64_t)a.places) / (uint64_t)a.places);
-    return a;
-}
-
-/* The product of n rows; false: there is none such. */
-inline bool product_of(product *a, const gem_cuda_stream *s, const gem_cuda_slab_out *out,
-                       int n_out, const gem_cuda_slab_in *in, const gem_cuda_slab_end *end,
-                       int32_t n)
-{
-    *a = shape(s, out, n_out, n);
-    if (!a->places || n_out > MAX_OUT || n < 1 || n > GEM_CUDA_FEW) return false;
-    a->in = *in;
-    if (end) a->end = *end;
-    if (a->end.gated && a->log_slices == 0) a->cut = true;
-    return (!a->end.gated && a->end.softcap <= 0) || a->cut;
-}
-
-/* n: 1 or 8 */
-inline layout layout_of(gem_dtype t, int n, const product &a, int stages)
-{
-    layout l = {};
-    const int slices = 1 << a.log_slices;
-    l.slabs = (a.k_slabs + slices - 1) / slices;
-    l.acts = WARPS * stages * slab_bytes(t);
-    l.sums = l.acts + n * (512 * l.slabs + 16); /* 16: rows fall into different banks */
-    l.red = l.sums + n * (sum_bytes(t) * l.slabs + 16);
-    l.scale = l.red + WARPS * 2 * 16 * n * 4; /* red: [warp][2][column][16 rows] */
-    l.jobs = l.scale + (n * l.slabs + 3) / 4 * 16;
-    l.bars = l.jobs + WARPS * 2 * (int32_t)sizeof(job);
-    l.all = l.bars + WARPS * stages * 8;
-    return l;
 }
 
 } // namespace

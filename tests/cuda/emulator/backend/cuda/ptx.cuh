@@ -47,14 +47,6 @@ inline int32_t add_acquire_release(int32_t *p, int32_t x)
 {
     return atomicAdd(p, x);
 }
-inline void add_release(int32_t *p, int32_t x)
-{
-    atomicAdd(p, x);
-}
-inline int32_t load_acquire(const int32_t *p) /* kernels run one behind the other */
-{
-    return *p;
-}
 inline void prefetch_l2(const void *)
 {
 }
