@@ -15,12 +15,15 @@
  * read together from one place costs more than its bytes, so they are few. 96 registers leave room
  * beside it for the kernel of those sums.
  *
- * Order of sums: blocks and slabs ascending along a run, runs ascending; slices and the two places
- * that may share a tile leave sums of their own (gem_cuda_view). Places and runs follow from the
- * shape and the number of multiprocessors, so bits do not depend on the number of rows. With many
- * tiles and one slice, places are cut between tiles and there is one sum. What runs before and
- * behind the loop over slabs is short: some 4 ns an instruction pass while nothing streams.
- * Bound: memory. Measured: docs/cuda.md. Layout and order after the design facts given there. */
+ * Order of sums: a slab's blocks by pairs (slab_mma.cuh), slabs ascending along a run, runs
+ * ascending; slices and the two places that may share a tile leave sums of their own
+ * (gem_cuda_view). Places and runs follow from the shape and the number of multiprocessors, so bits
+ * do not depend on the number of rows. With many tiles and one slice, places are cut between tiles
+ * and there is one sum. What runs before and behind the loop over slabs is short: some 4 ns an
+ * instruction pass while nothing streams. Which pieces of tiles a warp adds up behind its loop is
+ * worked out before it, while the kernel ahead still runs (slab_line.cuh).
+ * Bound: memory, and integer steps (slab_mma.cuh). Measured: docs/cuda.md. Layout and order after
+ * the design facts given there. */
 #include "backend/cuda/slab_line.cuh"
 
 namespace

@@ -6,7 +6,8 @@
  * Eight rows are the eight columns of a product. Of one row, the eight columns are its eight blocks
  * of a slab: a product of a block of weights is right in that block's column, the others are
  * dropped, so that activations are loaded once a slab and lane t scales blocks 2 t and 2 t + 1
- * alone. Sums run by these four classes of blocks in both cases, so the bits are the same.
+ * alone. In both cases the sum of a slab is that of its four pairs of blocks, ((0 + 1) + (2 + 3)),
+ * so the bits are the same.
  *
  * What bounds the loop over slabs is neither memory nor the tensor cores but integer steps and the
  * bandwidth of shared memory: nibbles j = 1, 3 are left where they stand, 16 times too large, and
