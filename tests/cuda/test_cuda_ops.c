@@ -741,6 +741,8 @@ int main(int argc, char **argv)
             check_product(SLAB, t, k[j], 2112, 5);
         }
         check_product(SLAB, t, 256, 13000, 2); /* places cut between tiles */
+        for (int32_t n = 1; n <= 8; n += 7)    /* slices, and tiles that two places share */
+            check_product(SLAB, t, 8192, quick ? 400 : 5000, n);
         check_gated(t, 512, 256, 1);
         check_gated(t, 512, 256 * 48, 8);
         check_gated(t, 1280, 256 * 13, 3);

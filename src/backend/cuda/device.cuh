@@ -188,7 +188,8 @@ __device__ inline float block_max(float x, float *shared)
 }
 
 /* 2^e that brings `top` into [512, 1024) when multiplied: f16 then keeps 11 bits of every value
- * down to 2^-24 of the largest, and sums of 32 values stay finite. 1 for zero and for no number. */
+ * down to 2^-24 of the largest (slab_mma.cuh: of every other octet down to 2^-20), and sums of 32
+ * values stay finite. 1 for zero and for no number. */
 __device__ inline float f16_scale(float top)
 {
     int e = (__float_as_int(top) >> 23 & 255) - 127; /* floor(log2(top)) */

@@ -8,7 +8,7 @@
  * the kernel ahead has ended; it multiplies them by m16n8k16: weights are the 16 rows, activations
  * the 8 columns, so up to eight rows cost one row's memory traffic (slab_mma.cuh). Activations
  * become f16 per 256 values, scaled by a power of two: products are exact but for that one rounding
- * of the activations (relative 2^-12).
+ * of the activations (relative 2^-12; of what is below 2^-19 of the largest of 256, slab_mma.cuh).
  *
  * act(gate) * up of a joint weight is in here too, and leaves as f16 octets (gem_cuda_packed), as
  * heads do; residual sums leave whole runs (rows.cu). Every CTA reads all of a row, and what they
@@ -22,8 +22,8 @@
  * and there is one sum. What runs before and behind the loop over slabs is short: some 4 ns an
  * instruction pass while nothing streams. Which pieces of tiles a warp adds up behind its loop is
  * worked out before it, while the kernel ahead still runs (slab_line.cuh).
- * Bound: memory, and integer steps (slab_mma.cuh). Measured: docs/cuda.md. Layout and order after
- * the design facts given there. */
+ * Bound: memory while slabs stream, and the loop itself (slab_mma.cuh). Measured: docs/cuda.md.
+ * Layout and order after the design facts given there. */
 #include "backend/cuda/slab_line.cuh"
 
 namespace

@@ -1,6 +1,7 @@
 /* slab_acts.cuh - activations of slab products: rows of f16 in shared memory, each run of 256
  * values under a power-of-two scale of its own, with the sums of its blocks beside it. An octet of
- * eight rows is one 8 x 8 matrix of ldmatrix, so that rows need no other order. */
+ * eight rows is one 8 x 8 matrix of ldmatrix, so that rows need no other order; of one row, octets
+ * change places (octet_at). Odd octets stand smaller (octet_scale). */
 #ifndef GEM_CUDA_SLAB_ACTS_CUH
 #define GEM_CUDA_SLAB_ACTS_CUH
 

@@ -131,8 +131,9 @@ struct target {
 struct job {
     float *y; /* of its first row and column; NULL: there is none */
     int64_t ldy;
-    int32_t left;              /* rows */
-    int32_t first, next, more; /* pieces first, 2 next, 2 next + 2, ...: first < 0: it is zeros */
+    int32_t left;        /* rows */
+    int32_t first, more; /* pieces: this one, then the first ones of `more` warps behind the
+                            first's; first < 0: it is zeros */
     int32_t tile;
     bool zero; /* there is no other part: zeros */
 };
@@ -141,7 +142,8 @@ struct pieces_of {
     job *jobs;  /* [WARPS][2] */
 };
 
-/* What a warp puts together behind its loop, worked out before it: nothing else is at hand then. */
+/* What a warp puts together behind its loop, worked out before it, while others still run: behind
+ * it every step of this would be waited for. */
 template <int N>
 __device__ __forceinline__ void plan_jobs(const product &a, const warp_line &line,
                                           const pieces_of &shared)
@@ -165,17 +167,15 @@ __device__ __forceinline__ void plan_jobs(const product &a, const warp_line &lin
         if (lane == 0 && last &&
             mine.hi == (mine.end - 1) * len) /* all slabs are the next place's */
             is = true, own.tile = mine.end - 1, own.first = -1;
-        own.next = warp + 1;
         for (int j = run + 1; own.first >= 0 && j < runs; j++)
             own.more += mine.run(a, j) < (own.tile + 1) * len;
         if (is) {
             const int part = mine.shared && own.tile < mine.first;
-            const int2 of = out_of(a, own.tile);
-            own.ldy = a.out[of.x].ldy;
-            own.left = a.out[of.x].n_rows - 16 * (own.tile - of.y);
+            const target to(a, own.tile);
+            own.ldy = to.ldy;
+            own.left = to.left;
             own.zero = !part && !a.cut && !(mine.shares && own.tile == mine.end - 1);
-            own.y = a.out[of.x].y + 16 * (own.tile - of.y) +
-                    ((part << a.log_slices) + line.slice) * GEM_CUDA_FEW * own.ldy;
+            own.y = to.y + ((part << a.log_slices) + line.slice) * GEM_CUDA_FEW * own.ldy;
             if (a.end.gated) own.y = (float *)shared.red; /* something: it is not used */
         }
         shared.jobs[2 * warp + lane] = own;
@@ -240,7 +240,7 @@ __device__ __forceinline__ void join_pieces(const product &a, const pieces_of &s
             add(own.first);
 #pragma unroll 1
             for (int j = 0; j < own.more; j++)
-                add(2 * (own.next + j));
+                add(2 * (warp + 1 + j));
         }
         if (a.end.gated) { /* one slice, cut between tiles: the upper half of a column is up */
             if (i || !__any_sync(~0u, own.y != NULL)) continue;

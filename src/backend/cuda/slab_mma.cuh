@@ -9,9 +9,9 @@
  * alone. In both cases the sum of a slab is that of its four pairs of blocks, ((0 + 1) + (2 + 3)),
  * so the bits are the same.
  *
- * What bounds the loop over slabs is neither memory nor the tensor cores but integer steps and the
- * bandwidth of shared memory: nibbles j = 1, 3 are left where they stand, 16 times too large, and
- * their activations are 16 times smaller. */
+ * What bounds the loop besides memory is not the tensor cores but integer steps and the bandwidth
+ * of shared memory: nibbles j = 1, 3 are left where they stand, 16 times too large, and their
+ * activations are 16 times smaller, which rounds those below 2^-10 once more. */
 #ifndef GEM_CUDA_SLAB_MMA_CUH
 #define GEM_CUDA_SLAB_MMA_CUH
 
@@ -156,12 +156,11 @@ template <int T> struct slab {
         const uint4 &v = q[b / 2];
         const uint32_t w = b % 2 ? (up ? v.w : v.z) : (up ? v.y : v.x);
         uint32_t out = (j < 2 ? w : w >> 8) & (j % 2 ? 0x00f000f0u : 0x000f000fu);
-        const auto bits = [&](uint32_t h, int from,
-                              uint32_t mask) { /* behind the nibble */
-                                               const int to = j % 2 ? 8 : 4;
-                                               out |= (from >= to ? h >> (from - to)
-                                                                  : h << (to - from)) &
-                                                      (j % 2 ? mask << 4 : mask);
+        /* the upper bits, at `from` of h, go behind the nibble */
+        const auto bits = [&](uint32_t h, int from, uint32_t mask) {
+            const int to = j % 2 ? 8 : 4;
+            if (j % 2) mask <<= 4;
+            out |= (from >= to ? h >> (from - to) : h << (to - from)) & mask;
         };
         if (T == GEM_DTYPE_Q5_K) {
             const uint4 &p = q[Q - 1];
@@ -221,13 +220,14 @@ template <int T, int N> struct slab_sums {
     }
 
     /* A slab. acts: shared; of one row the lane's address of octet_at, of eight that of octet
-     * lane / 8 of block 0 in row lane % 8. sums: of this lane's row's block sums. s: of the
-     * columns' activations. */
+     * lane / 8 of block 0 in row lane % 8. sums: of this lane's row's block sums. s0, s1:
+     * scales of the columns' activations. */
     __device__ __forceinline__ void add(const slab<T> &w, uint32_t acts, const uint8_t *sums, int t,
                                         float s0, float s1)
     {
         const float two24 = 16777216.0f;
-        float own[2][SUBS][2], part[4] = {}, all[4], pair[4]; /* of a class, of all, of two */
+        float own[2][SUBS][2]; /* one row: scales of blocks 2 t, 2 t + 1 [block][sub-block][row] */
+        float part[4] = {}, all[4], pair[4]; /* of a pair, all, two pairs */
         uint4 x;
         if (N == 1) {
             x = ldmatrix4_plain(acts); /* pair t of octets 0 to 3 of block g */
@@ -245,7 +245,7 @@ template <int T, int N> struct slab_sums {
                      w.operand(b, 3, 1), x.z, x.w);
 #pragma unroll
             for (int i = 0; i < SUBS; i++) {
-                const bool first = b % 2 == 0 && i == 0; /* of its class */
+                const bool first = b % 2 == 0 && i == 0; /* of its pair */
 #pragma unroll
                 for (int u = 0; u < 2; u++) {
                     if (N == 1) { /* in column b */

@@ -246,12 +246,4 @@ inline unsigned __reduce_max_sync(unsigned mask, unsigned x)
     return of_lanes(mask, "__reduce_max_sync", x, 0u,
                     [](unsigned all, unsigned one, int) { return one > all ? one : all; });
 }
-inline unsigned __match_any_sync(unsigned mask, int x)
-{
-    return of_lanes(mask, "__match_any_sync", (unsigned)x, 0u,
-                    [=](unsigned all, unsigned one, int i) {
-                        return all | (unsigned)(one == (unsigned)x) << i;
-                    });
-}
-
 #endif
