@@ -658,7 +658,12 @@ static void room_for(size_t n_ctas, size_t n_threads)
         memory =
             (uint8_t *)mmap(nullptr, (size_t)16 * CTA_BYTES, PROT_READ | PROT_WRITE, how, -1, 0);
     if (n_threads > n_stacks) {
-        if (stacks) munmap(stacks, n_stacks * STACK);
+        if (stacks) {
+#if SANITIZED
+            __asan_unpoison_memory_region(stacks, n_stacks * STACK); /* others may get the place */
+#endif
+            munmap(stacks, n_stacks * STACK);
+        }
         n_stacks = n_threads;
         stacks = (uint8_t *)mmap(nullptr, n_stacks * STACK, PROT_READ | PROT_WRITE, how, -1, 0);
     }
