@@ -29,6 +29,12 @@
 namespace
 {
 
+/* Shared memory, behind the rings: byte offsets. Set by the host. */
+struct layout {
+    int32_t acts, sums, red, scale, jobs, bars, all;
+    int32_t slabs; /* of activations: the longest slice */
+};
+
 /* Longer slices leave the ring of eight rows too little of a Hopper multiprocessor's shared memory;
  * with this many tiles a place, one more or less does not matter. */
 enum { MAX_SLICE = 24, CUT_TILES = 6 };
@@ -172,7 +178,7 @@ __global__ void __maxnreg__(96) linear_slab(const __grid_constant__ args a)
         sum.add(w, rows + 512 * ks, sums + sum_bytes(T) * ks, t, s0, s1);
         const bool ends = ++ks == len;
         if (!ends && i + 1 < to) continue;
-        end_tile<N>(a, mine, line.slice, shared, tile, first_tile, ends && whole, sum.value);
+        end_tile<N>(a, line, shared, tile, first_tile, ends && whole, sum.value);
         sum.clear();
         tile++;
         ks = 0;

@@ -18,12 +18,6 @@ struct out_part {
     int32_t n_rows, tile_end; /* tiles of this output and those before it; no output: INT32_MAX */
 };
 
-/* Shared memory, behind the rings: byte offsets. Set by the host. */
-struct layout {
-    int32_t acts, sums, red, scale, jobs, bars, all;
-    int32_t slabs; /* of activations: the longest slice */
-};
-
 /* Weights of one type and one k that share an input. */
 struct product {
     int32_t n, tiles, k_slabs, log_slices;
@@ -186,7 +180,7 @@ __device__ __forceinline__ void plan_jobs(const product &a, const warp_line &lin
 /* A tile, or the warp's piece of it, is done; all: the tile's whole slice was this warp's. first:
  * the tile that the warp began with. */
 template <int N>
-__device__ __forceinline__ void end_tile(const product &a, const stripe &mine, int own_slice,
+__device__ __forceinline__ void end_tile(const product &a, const warp_line &line,
                                          const pieces_of &shared, int32_t tile, int32_t first,
                                          bool all, const float acc[4])
 {
@@ -208,11 +202,11 @@ __device__ __forceinline__ void end_tile(const product &a, const stripe &mine, i
         }
     } else if (N > 1 || t == 0) {
         const target to(a, tile);
-        const int p = mine.shared && tile < mine.first;
+        const int p = line.mine.shared && tile < line.mine.first;
 #pragma unroll
         for (int i = 0; i < (N > 1 ? 4 : 2); i++) {
             const int c = N > 1 ? i % 2 : 0, u = N > 1 ? i / 2 : i;
-            const int col = (N > 1 ? 2 * t : 0) + c, q = p * slices + own_slice;
+            const int col = (N > 1 ? 2 * t : 0) + c, q = p * slices + line.slice;
             to.put(a, q, col, g + 8 * u, acc[2 * u + c]);
             if (!p && !a.cut) to.put(a, q + slices, col, g + 8 * u, 0.0f);
         }
